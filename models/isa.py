@@ -1,0 +1,230 @@
+"""The instruction set: one table that RTL decode, models, assembler, disassembler and docs are made from.
+
+An instruction is 128 bytes, little-endian, self-contained. Bytes 0-15 are the header that every sequencer understands;
+bytes 16-31 hold the operation's small fields; bytes 32-127 hold three access patterns (dst, src0, src1) of 32 bytes,
+or, for DMA, two addresses with strides. Every byte that an opcode does not use must be zero.
+"""
+
+import enum
+from dataclasses import dataclass
+
+INSTR_BYTES = 128
+
+
+class Engine(enum.IntEnum):
+    """Engines of a core that have an instruction stream of their own, in register order."""
+
+    TENSOR = 0
+    VECTOR = 1
+    SYNC = 2
+
+
+class Space(enum.IntEnum):
+    """On-core memory that an access pattern walks."""
+
+    SBUF = 0
+    PSUM = 1
+
+
+class WaitMode(enum.IntEnum):
+    NONE = 0
+    GE = 1
+
+
+class UpdateMode(enum.IntEnum):
+    NONE = 0
+    ADD = 1
+    SUB = 2
+    SET = 3
+
+
+class AluOp(enum.IntEnum):
+    """FP32 operations of the vector engine. MAX/MIN are IEEE 754-2019 maximum/minimum: NaN wins, -0 < +0."""
+
+    BYPASS = 0
+    ADD = 1
+    SUB = 2
+    MUL = 3
+    MAX = 4
+    MIN = 5
+
+
+class Flag(enum.IntFlag):
+    """Bits of the `flags` field."""
+
+    ACCUMULATE = 1
+    """MATMUL: add into PSUM instead of overwriting."""
+    SATURATE = 2
+    """Vector: finite overflow and Inf become the destination's largest finite value."""
+    SRC1_SCALAR = 4
+    """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0."""
+
+
+class ErrorCode(enum.IntEnum):
+    """Cause codes, as read from a core's ERR_CODE register."""
+
+    NONE = 0
+    ILLEGAL_OPCODE = 1
+    """Opcode unknown, or not one of this engine's."""
+    ILLEGAL_FIELD = 2
+    """A field holds a value that the opcode does not allow (type, ALU op, shape, semaphore, alignment)."""
+    SBUF_RANGE = 3
+    PSUM_RANGE = 4
+    DMA_RANGE = 5
+    """A DMA row leaves its memory, or names a unit that this chip does not have."""
+    BUS_ERROR = 6
+    """A memory channel answered SLVERR or DECERR to a DMA."""
+    FETCH_ERROR = 7
+    """An instruction could not be fetched: address beyond memory, misaligned, or an AXI error response."""
+    WATCHDOG = 8
+    """Nothing in the core made progress for WATCHDOG cycles while this engine waited for a semaphore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the instruction word: byte `offset`, `size` bytes, `signed` or not."""
+
+    name: str
+    offset: int
+    size: int
+    signed: bool = False
+    doc: str = ""
+
+
+HEADER = (
+    Field("opcode", 0, 1, doc="what to do"),
+    Field("wait_mode", 1, 1, doc="0: start at once; 1: start when semaphore wait_sem >= wait_value"),
+    Field("wait_sem", 2, 1, doc="semaphore to wait for; waiting does not consume"),
+    Field("update_mode", 3, 1, doc="when done: 0 nothing, 1 add, 2 subtract, 3 set"),
+    Field("wait_value", 4, 4, True, doc="threshold"),
+    Field("update_value", 8, 4, True, doc="operand of the update"),
+    Field("update_sem", 12, 1, doc="semaphore to update"),
+)
+
+SMALL = (
+    Field("parts", 16, 1, doc="partitions: K of a matmul or load, lanes of a vector instruction; 1..P"),
+    Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
+    Field("op0", 18, 1, doc="first ALU operation"),
+    Field("op1", 19, 1, doc="second ALU operation"),
+    Field("flags", 20, 1, doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar"),
+    Field("imm0", 24, 4, doc="FP32 operand of op0"),
+    Field("imm1", 28, 4, doc="FP32 operand of op1"),
+)
+
+DMA_FIELDS = (
+    Field("row_bytes", 16, 4, doc="contiguous bytes of a row; 0 is a no-op that completes"),
+    Field("rows", 20, 4, doc="rows; 0 is a no-op that completes"),
+    Field("src", 32, 8, doc="64-bit address of the first source byte"),
+    Field("src_stride", 40, 8, True, doc="bytes from one source row to the next"),
+    Field("dst", 48, 8, doc="64-bit address of the first destination byte"),
+    Field("dst_stride", 56, 8, True, doc="bytes from one destination row to the next"),
+)
+
+AP_BYTES = 32
+AP_DIMS = 4
+AP_OFFSETS = {"dst": 32, "src0": 64, "src1": 96}
+
+AP_FIELDS = (
+    Field("addr", 0, 4, doc="byte address of the first element within a partition; a multiple of the element size"),
+    Field("space", 4, 1, doc="0 SBUF, 1 PSUM"),
+    Field("dtype", 5, 1, doc="element type (models.formats.DType)"),
+    Field("part", 6, 1, doc="first partition: 0 or a multiple of P/4 (for MX scales: offset 0, 4, 8 or 12 in a quadrant)"),
+    Field("stride0", 8, 4, True, doc="outermost stride, in elements"),
+    Field("stride1", 12, 4, True),
+    Field("stride2", 16, 4, True),
+    Field("stride3", 20, 4, True, doc="innermost stride, in elements; 0 repeats"),
+    Field("count0", 24, 2, doc="outermost count"),
+    Field("count1", 26, 2),
+    Field("count2", 28, 2),
+    Field("count3", 30, 2, doc="innermost count; a count of 0 makes the access empty"),
+)
+
+
+class Opcode(enum.IntEnum):
+    """Opcodes. 0 is illegal on purpose, so that running into cleared memory stops."""
+
+    NOP = 0x01
+    HALT = 0x02
+    DMA = 0x10
+    LOAD_STATIONARY = 0x20
+    MATMUL = 0x21
+    TENSOR_COPY = 0x30
+    TENSOR_TENSOR = 0x31
+    TENSOR_SCALAR = 0x32
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """What an opcode may run on (`engines`), which small fields and access patterns it uses, and what it does."""
+
+    engines: frozenset[Engine]
+    fields: tuple[str, ...]
+    aps: tuple[str, ...]
+    doc: str
+
+
+ALL = frozenset(Engine)
+OPS: dict[Opcode, OpInfo] = {
+    Opcode.NOP: OpInfo(ALL, (), (), "does nothing; waits and updates as any instruction"),
+    Opcode.HALT: OpInfo(ALL, (), (), "ends the stream, after everything before it on this engine is done"),
+    Opcode.DMA: OpInfo(
+        ALL,
+        tuple(f.name for f in DMA_FIELDS),
+        (),
+        "copies `rows` rows of `row_bytes` bytes; the engine goes on at once, the update happens when the last byte is written",
+    ),
+    Opcode.LOAD_STATIONARY: OpInfo(
+        frozenset({Engine.TENSOR}),
+        ("parts", "cols"),
+        ("src0", "src1"),
+        "fills the shadow weights from src0 (SBUF [K, M]; pattern of M elements) and, for x4 types, scales from src1",
+    ),
+    Opcode.MATMUL: OpInfo(
+        frozenset({Engine.TENSOR}),
+        ("parts", "cols", "flags"),
+        ("dst", "src0", "src1"),
+        "streams N moving columns src0 (SBUF [K, N]; x4 types: scales src1) through the weights into dst (PSUM FP32 [M, N])",
+    ),
+    Opcode.TENSOR_COPY: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst = cast(src0); equal types copy bits",
+    ),
+    Opcode.TENSOR_TENSOR: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "flags"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0 op0 src1), in FP32",
+    ),
+    Opcode.TENSOR_SCALAR: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "imm0", "imm1"),
+        ("dst", "src0", "src1"),
+        "dst = cast((src0 op0 s0) op1 imm1), s0 = imm0, or one element a partition from src1 with flag SRC1_SCALAR",
+    ),
+}
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------
+CHIP_SHIFT, UNIT_SHIFT = 48, 40
+CHIP_LOCAL = 0xFFFF
+UNIT_HOST = 0
+UNIT_MEMORY = 1
+UNIT_CORE0 = 16
+OFFSET_MASK = (1 << UNIT_SHIFT) - 1
+CORE_PSUM_BASE = 1 << 32
+"""Within a core's offset space: SBUF from 0, PSUM from here; both partition-major."""
+SBUF_PARTITION_STRIDE = 1 << 20
+PSUM_PARTITION_STRIDE = 1 << 16
+
+
+def memory_address(offset: int) -> int:
+    """64-bit address of byte `offset` of this chip's memory channels."""
+    return (CHIP_LOCAL << CHIP_SHIFT) | (UNIT_MEMORY << UNIT_SHIFT) | offset
+
+
+def core_address(core: int, space: Space, partition: int, offset: int) -> int:
+    """64-bit address of byte `offset` of `partition` in a core's SBUF or PSUM, on this chip."""
+    base = partition * SBUF_PARTITION_STRIDE if space == Space.SBUF else CORE_PSUM_BASE + partition * PSUM_PARTITION_STRIDE
+    return (CHIP_LOCAL << CHIP_SHIFT) | ((UNIT_CORE0 + core) << UNIT_SHIFT) | (base + offset)

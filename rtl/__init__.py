@@ -1,0 +1,1 @@
+"""The hardware, in Amaranth. Imports only models."""

@@ -1,0 +1,1 @@
+"""Testbenches, mirroring the tree: pytest launchers and cocotb benches."""
