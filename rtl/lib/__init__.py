@@ -1,0 +1,1 @@
+"""Small reusable parts: FIFOs, stream helpers, shifters, leading zeros, arbiters."""

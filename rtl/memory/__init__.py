@@ -1,0 +1,1 @@
+"""On-core memories: banked partition memory, SBUF and PSUM."""
