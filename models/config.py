@@ -41,7 +41,12 @@ class TensorConfig:
         for f in self.formats:
             allowed = ", ".join(d.name.lower() for d in MAC_DTYPES)
             _need(f in MAC_DTYPES, "tensor.formats", f"made of {allowed}", f.name.lower())
-        _need(len(set(self.formats)) == len(self.formats), "tensor.formats", "free of repetitions", [f.name.lower() for f in self.formats])
+        _need(
+            len(set(self.formats)) == len(self.formats),
+            "tensor.formats",
+            "free of repetitions",
+            [f.name.lower() for f in self.formats],
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +58,12 @@ class SbufConfig:
 
     def __post_init__(self) -> None:
         b = self.bytes_per_partition
-        _need(_power_of_two(b) and 1024 <= b <= isa.SBUF_PARTITION_STRIDE, "sbuf.bytes_per_partition", "a power of two from 1024 to 1048576", b)
+        _need(
+            _power_of_two(b) and 1024 <= b <= isa.SBUF_PARTITION_STRIDE,
+            "sbuf.bytes_per_partition",
+            "a power of two from 1024 to 1048576",
+            b,
+        )
         _need(self.banks in (4, 8, 16), "sbuf.banks", "4, 8 or 16", self.banks)
 
 
@@ -66,7 +76,12 @@ class PsumConfig:
 
     def __post_init__(self) -> None:
         _need(self.banks in (2, 4, 8, 16), "psum.banks", "2, 4, 8 or 16", self.banks)
-        _need(_power_of_two(self.bank_bytes) and 256 <= self.bank_bytes <= 4096, "psum.bank_bytes", "a power of two from 256 to 4096", self.bank_bytes)
+        _need(
+            _power_of_two(self.bank_bytes) and 256 <= self.bank_bytes <= 4096,
+            "psum.bank_bytes",
+            "a power of two from 256 to 4096",
+            self.bank_bytes,
+        )
 
     @property
     def bytes_per_partition(self) -> int:
@@ -85,7 +100,12 @@ class CoreConfig:
     def __post_init__(self) -> None:
         _need(self.semaphores in (64, 128, 256), "core.semaphores", "64, 128 or 256", self.semaphores)
         _need(2 <= self.prefetch <= 16, "core.prefetch", "from 2 to 16", self.prefetch)
-        _need(8 <= self.starvation_limit <= 1024, "core.starvation_limit", "from 8 to 1024", self.starvation_limit)
+        _need(
+            8 <= self.starvation_limit <= 1024,
+            "core.starvation_limit",
+            "from 8 to 1024",
+            self.starvation_limit,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +121,12 @@ class MemoryConfig:
         _need(self.channels in (1, 2, 4, 8), "memory.channels", "1, 2, 4 or 8", self.channels)
         _need(self.data_width == 128, "memory.data_width", "128", self.data_width)
         _need(6 <= self.id_width <= 16, "memory.id_width", "from 6 to 16", self.id_width)
-        _need(_power_of_two(self.bytes) and 65536 <= self.bytes <= 1 << 39, "memory.bytes", "a power of two from 65536 to 549755813888", self.bytes)
+        _need(
+            _power_of_two(self.bytes) and 65536 <= self.bytes <= 1 << 39,
+            "memory.bytes",
+            "a power of two from 65536 to 549755813888",
+            self.bytes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +143,12 @@ class ChipConfig:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def __post_init__(self) -> None:
-        _need(self.name.replace("-", "_").isidentifier(), "name", "letters, digits, '-' and '_', not starting with a digit", self.name)
+        _need(
+            self.name.replace("-", "_").isidentifier(),
+            "name",
+            "letters, digits, '-' and '_', not starting with a digit",
+            self.name,
+        )
         _need(self.partitions in (8, 16, 32, 64, 128), "partitions", "8, 16, 32, 64 or 128", self.partitions)
         _need(1 <= self.cores <= 16, "cores", "from 1 to 16", self.cores)
 
@@ -145,7 +175,13 @@ class ChipConfig:
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-_BLOCKS: dict[str, type] = {"tensor": TensorConfig, "sbuf": SbufConfig, "psum": PsumConfig, "core": CoreConfig, "memory": MemoryConfig}
+_BLOCKS: dict[str, type] = {
+    "tensor": TensorConfig,
+    "sbuf": SbufConfig,
+    "psum": PsumConfig,
+    "core": CoreConfig,
+    "memory": MemoryConfig,
+}
 
 
 def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
@@ -159,7 +195,12 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
             _need(isinstance(value, dict), path, "a table", value)
             kwargs[key] = _build(_BLOCKS[key], value, f"{path}.")
         elif key == "formats":
-            _need(isinstance(value, list) and all(isinstance(v, str) for v in value), path, "a list of names", value)
+            _need(
+                isinstance(value, list) and all(isinstance(v, str) for v in value),
+                path,
+                "a list of names",
+                value,
+            )
             try:
                 kwargs[key] = tuple(dtype_by_name(v) for v in value)
             except ValueError as e:
@@ -171,7 +212,11 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
             _need(isinstance(value, int) and not isinstance(value, bool), path, "an integer", value)
             kwargs[key] = value
     for f in dataclasses.fields(cls):
-        if f.name not in kwargs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+        if (
+            f.name not in kwargs
+            and f.default is dataclasses.MISSING
+            and f.default_factory is dataclasses.MISSING
+        ):
             raise ConfigError(f"missing key {prefix + f.name!r}")
     return cls(**kwargs)
 
@@ -210,5 +255,7 @@ def find(name: str) -> ChipConfig:
         return load(Path(name))
     path = PRESET_DIR / f"{name}.toml"
     if "/" in name or not path.is_file():
-        raise ConfigError(f"preset must be one of {', '.join(presets())} or a path to a .toml file, not {name!r}")
+        raise ConfigError(
+            f"preset must be one of {', '.join(presets())} or a path to a .toml file, not {name!r}"
+        )
     return load(path)

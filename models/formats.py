@@ -60,7 +60,9 @@ class FloatFormat:
         return 1 - self.bias
 
 
-FP32 = FloatFormat(name="fp32", exp_bits=8, man_bits=23, bias=127, has_inf=True, nan=0x7FC00000, max_code=0x7F7FFFFF)
+FP32 = FloatFormat(
+    name="fp32", exp_bits=8, man_bits=23, bias=127, has_inf=True, nan=0x7FC00000, max_code=0x7F7FFFFF
+)
 BF16 = FloatFormat(name="bf16", exp_bits=8, man_bits=7, bias=127, has_inf=True, nan=0x7FC0, max_code=0x7F7F)
 FP16 = FloatFormat(name="fp16", exp_bits=5, man_bits=10, bias=15, has_inf=True, nan=0x7E00, max_code=0x7BFF)
 E4M3 = FloatFormat(name="e4m3", exp_bits=4, man_bits=3, bias=7, has_inf=False, nan=0x7F, max_code=0x7E)

@@ -125,10 +125,20 @@ AP_DIMS = 4
 AP_OFFSETS = {"dst": 32, "src0": 64, "src1": 96}
 
 AP_FIELDS = (
-    Field("addr", 0, 4, doc="byte address of the first element within a partition; a multiple of the element size"),
+    Field(
+        "addr",
+        0,
+        4,
+        doc="byte address of the first element within a partition; a multiple of the element size",
+    ),
     Field("space", 4, 1, doc="0 SBUF, 1 PSUM"),
     Field("dtype", 5, 1, doc="element type (models.formats.DType)"),
-    Field("part", 6, 1, doc="first partition: 0 or a multiple of P/4 (for MX scales: offset 0, 4, 8 or 12 in a quadrant)"),
+    Field(
+        "part",
+        6,
+        1,
+        doc="first partition: 0 or a multiple of P/4 (for MX scales: offset 0, 4, 8 or 12 in a quadrant)",
+    ),
     Field("stride0", 8, 4, True, doc="outermost stride, in elements"),
     Field("stride1", 12, 4, True),
     Field("stride2", 16, 4, True),
@@ -226,5 +236,9 @@ def memory_address(offset: int) -> int:
 
 def core_address(core: int, space: Space, partition: int, offset: int) -> int:
     """64-bit address of byte `offset` of `partition` in a core's SBUF or PSUM, on this chip."""
-    base = partition * SBUF_PARTITION_STRIDE if space == Space.SBUF else CORE_PSUM_BASE + partition * PSUM_PARTITION_STRIDE
+    base = (
+        partition * SBUF_PARTITION_STRIDE
+        if space == Space.SBUF
+        else CORE_PSUM_BASE + partition * PSUM_PARTITION_STRIDE
+    )
     return (CHIP_LOCAL << CHIP_SHIFT) | ((UNIT_CORE0 + core) << UNIT_SHIFT) | (base + offset)

@@ -34,9 +34,21 @@ CHIP_REGISTERS = (
 )
 
 CORE_REGISTERS = (
-    Register("DOORBELL", 0x00, "wo", "bit e: start engine e at its PROGRAM address; a running engine ignores it"),
-    Register("STATUS", 0x04, "ro", "bit e: engine e runs; bit 8: DMA busy; bit 16: error; bit 17: done (started, all halted, idle)"),
-    Register("CLEAR", 0x08, "wo", "bit 0: clear the error, stop and flush all engines; bit 1: zero the counters; bit 2: zero the semaphores"),
+    Register(
+        "DOORBELL", 0x00, "wo", "bit e: start engine e at its PROGRAM address; a running engine ignores it"
+    ),
+    Register(
+        "STATUS",
+        0x04,
+        "ro",
+        "bit e: engine e runs; bit 8: DMA busy; bit 16: error; bit 17: done (started, all halted, idle)",
+    ),
+    Register(
+        "CLEAR",
+        0x08,
+        "wo",
+        "bit 0: clear the error, stop and flush all engines; bit 1: zero the counters; bit 2: zero the semaphores",
+    ),
     Register("WATCHDOG", 0x0C, "rw", "cycles without progress before a waiting engine is an error; 0: off"),
     Register("ERR_CODE", 0x10, "ro", "first error's cause (models.isa.ErrorCode)"),
     Register("ERR_ENGINE", 0x14, "ro", "engine of the first error"),
@@ -53,10 +65,20 @@ CORE_REGISTERS = (
         r
         for e in Engine
         for r in (
-            Register(f"PROGRAM_LO_{e.name}", 0x40 + 8 * e, "rw", f"address of {e.name.lower()}'s stream, a multiple of 128"),
+            Register(
+                f"PROGRAM_LO_{e.name}",
+                0x40 + 8 * e,
+                "rw",
+                f"address of {e.name.lower()}'s stream, a multiple of 128",
+            ),
             Register(f"PROGRAM_HI_{e.name}", 0x44 + 8 * e, "rw", ""),
             Register(f"INDEX_{e.name}", 0x80 + 4 * e, "ro", "index of the instruction to issue next"),
-            Register(f"BUSY_LO_{e.name}", 0xC0 + 8 * e, "ro", f"cycles in which {e.name.lower()} executed an instruction"),
+            Register(
+                f"BUSY_LO_{e.name}",
+                0xC0 + 8 * e,
+                "ro",
+                f"cycles in which {e.name.lower()} executed an instruction",
+            ),
             Register(f"BUSY_HI_{e.name}", 0xC4 + 8 * e, "ro", ""),
         )
     ),

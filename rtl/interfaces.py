@@ -35,14 +35,18 @@ class ApLayout(data.FlexibleLayout):
     """An access pattern as it lies in the instruction word (models.isa.AP_FIELDS)."""
 
     def __init__(self) -> None:
-        super().__init__(8 * isa.AP_BYTES, {f.name: data.Field(_shape(f), 8 * f.offset) for f in isa.AP_FIELDS})
+        super().__init__(
+            8 * isa.AP_BYTES, {f.name: data.Field(_shape(f), 8 * f.offset) for f in isa.AP_FIELDS}
+        )
 
 
 class InstrLayout(data.FlexibleLayout):
     """The 1024-bit instruction word: header, small fields, DMA fields and access patterns as overlapping views."""
 
     def __init__(self) -> None:
-        fields = {f.name: data.Field(_shape(f), 8 * f.offset) for f in (*isa.HEADER, *isa.SMALL, *isa.DMA_FIELDS)}
+        fields = {
+            f.name: data.Field(_shape(f), 8 * f.offset) for f in (*isa.HEADER, *isa.SMALL, *isa.DMA_FIELDS)
+        }
         fields |= {name: data.Field(ApLayout(), 8 * offset) for name, offset in isa.AP_OFFSETS.items()}
         super().__init__(8 * isa.INSTR_BYTES, fields)
 
@@ -65,7 +69,9 @@ class ErrorLayout(data.StructLayout):
     """A fault: cause (isa.ErrorCode), engine it belongs to, instruction index, address (0 where there is none)."""
 
     def __init__(self) -> None:
-        super().__init__({"code": unsigned(8), "engine": unsigned(8), "index": unsigned(32), "addr": unsigned(64)})
+        super().__init__(
+            {"code": unsigned(8), "engine": unsigned(8), "index": unsigned(32), "addr": unsigned(64)}
+        )
 
 
 class EngineSignature(wiring.Signature):
@@ -113,7 +119,9 @@ class LaneWriteSignature(wiring.Signature):
 
     def __init__(self, addr_bits: int, partitions: int):
         self.addr_bits, self.partitions = addr_bits, partitions
-        layout = data.StructLayout({"addr": addr_bits, "mask": 4, "lanes": partitions, "data": lanes_layout(partitions)})
+        layout = data.StructLayout(
+            {"addr": addr_bits, "mask": 4, "lanes": partitions, "data": lanes_layout(partitions)}
+        )
         super().__init__({"req": Out(stream.Signature(layout))})
 
 
@@ -122,14 +130,18 @@ class RowReadSignature(wiring.Signature):
 
     def __init__(self, addr_bits: int, partitions: int):
         layout = data.StructLayout({"addr": addr_bits - 2, "part": range(partitions)})
-        super().__init__({"req": Out(stream.Signature(layout)), "rsp_valid": In(1), "rsp": In(8 * BEAT_BYTES)})
+        super().__init__(
+            {"req": Out(stream.Signature(layout)), "rsp_valid": In(1), "rsp": In(8 * BEAT_BYTES)}
+        )
 
 
 class RowWriteSignature(wiring.Signature):
     """Writes bytes chosen by `strb` of 16 aligned bytes of one partition. Done when accepted."""
 
     def __init__(self, addr_bits: int, partitions: int):
-        layout = data.StructLayout({"addr": addr_bits - 2, "part": range(partitions), "strb": BEAT_BYTES, "data": 8 * BEAT_BYTES})
+        layout = data.StructLayout(
+            {"addr": addr_bits - 2, "part": range(partitions), "strb": BEAT_BYTES, "data": 8 * BEAT_BYTES}
+        )
         super().__init__({"req": Out(stream.Signature(layout))})
 
 
@@ -142,7 +154,9 @@ class PsumAccumulateSignature(wiring.Signature):
     """
 
     def __init__(self, addr_bits: int, partitions: int):
-        layout = data.StructLayout({"addr": addr_bits, "accumulate": 1, "lanes": partitions, "data": lanes_layout(partitions)})
+        layout = data.StructLayout(
+            {"addr": addr_bits, "accumulate": 1, "lanes": partitions, "data": lanes_layout(partitions)}
+        )
         super().__init__({"valid": Out(1), "column": Out(layout), "done": In(1), "pause": In(1)})
 
 
@@ -156,7 +170,9 @@ class ColumnLayout(data.StructLayout):
     """One moving (or stationary) column: a word for each row and an E8M0 scale for each 8 rows."""
 
     def __init__(self, partitions: int):
-        super().__init__({"data": lanes_layout(partitions), "scale": data.ArrayLayout(unsigned(8), partitions // MX_ROWS)})
+        super().__init__(
+            {"data": lanes_layout(partitions), "scale": data.ArrayLayout(unsigned(8), partitions // MX_ROWS)}
+        )
 
 
 class MovingLayout(data.StructLayout):
@@ -195,9 +211,22 @@ class Axi4Signature(wiring.Signature):
                 f"{ch}valid": Out(1),
                 f"{ch}ready": In(1),
             }
-        members |= {"wdata": Out(data_width), "wstrb": Out(data_width // 8), "wlast": Out(1), "wvalid": Out(1), "wready": In(1)}
+        members |= {
+            "wdata": Out(data_width),
+            "wstrb": Out(data_width // 8),
+            "wlast": Out(1),
+            "wvalid": Out(1),
+            "wready": In(1),
+        }
         members |= {"bid": In(id_width), "bresp": In(2), "bvalid": In(1), "bready": Out(1)}
-        members |= {"rid": In(id_width), "rdata": In(data_width), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1)}
+        members |= {
+            "rid": In(id_width),
+            "rdata": In(data_width),
+            "rresp": In(2),
+            "rlast": In(1),
+            "rvalid": In(1),
+            "rready": Out(1),
+        }
         super().__init__(members)
 
 
@@ -242,7 +271,9 @@ class BurstReadSignature(wiring.Signature):
         super().__init__(
             {
                 "req": Out(stream.Signature(data.StructLayout({"addr": 40, "beats": 9}))),
-                "rsp": In(stream.Signature(data.StructLayout({"data": 8 * BEAT_BYTES, "error": 1, "last": 1}))),
+                "rsp": In(
+                    stream.Signature(data.StructLayout({"data": 8 * BEAT_BYTES, "error": 1, "last": 1}))
+                ),
             }
         )
 
@@ -254,7 +285,9 @@ class BurstWriteSignature(wiring.Signature):
         super().__init__(
             {
                 "req": Out(stream.Signature(data.StructLayout({"addr": 40, "beats": 9}))),
-                "data": Out(stream.Signature(data.StructLayout({"data": 8 * BEAT_BYTES, "strb": BEAT_BYTES}))),
+                "data": Out(
+                    stream.Signature(data.StructLayout({"data": 8 * BEAT_BYTES, "strb": BEAT_BYTES}))
+                ),
                 "done": In(stream.Signature(data.StructLayout({"error": 1}))),
             }
         )
@@ -270,7 +303,9 @@ class CoreControlSignature(wiring.Signature):
     def __init__(self) -> None:
         super().__init__(
             {
-                "req": In(stream.Signature(data.StructLayout({"write": 1, "addr": 16, "data": 32, "strb": 4}))),
+                "req": In(
+                    stream.Signature(data.StructLayout({"write": 1, "addr": 16, "data": 32, "strb": 4}))
+                ),
                 "rsp": Out(stream.Signature(data.StructLayout({"data": 32, "error": 1}))),
                 "running": Out(1),
                 "error": Out(1),

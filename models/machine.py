@@ -1,0 +1,387 @@
+"""Functional model of a chip: runs the binary programs of an image, bit for bit, without cycles.
+
+Engines take turns instruction by instruction; a wait that no engine can ever satisfy ends in the WATCHDOG error, as in hardware.
+Programs whose result depends on the interleaving of unsynchronised engines are not defined here either.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models import array, cast, encoding, fp, isa
+from models.access import AccessPattern
+from models.config import ChipConfig
+from models.formats import FLOATS, INTS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
+from models.image import Image, check_fits
+from models.isa import INSTR_BYTES, AluOp, Engine, ErrorCode, Flag, Opcode, Space, UpdateMode, WaitMode
+
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
+
+
+class Fault(Exception):
+    """An instruction that stops its core: cause and address."""
+
+    def __init__(self, code: ErrorCode, addr: int = 0):
+        super().__init__(f"{code.name} at {addr:#x}")
+        self.code, self.addr = code, addr
+
+
+@dataclass(slots=True)
+class ErrorRecord:
+    """What a core's ERR registers hold after its first error."""
+
+    code: ErrorCode
+    engine: Engine
+    index: int
+    addr: int
+
+
+def _field(ok: bool) -> None:
+    if not ok:
+        raise Fault(ErrorCode.ILLEGAL_FIELD)
+
+
+@dataclass(slots=True)
+class EngineState:
+    """One instruction stream: base address, index of the next instruction, running or halted."""
+
+    base: int = 0
+    index: int = 0
+    running: bool = False
+
+
+@dataclass(slots=True)
+class Stationary:
+    """What LOAD_STATIONARY left in the array."""
+
+    dtype: DType
+    words: U32
+    scale: U8 | None
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts that do not depend on time."""
+
+    instructions: dict[Engine, int] = field(default_factory=lambda: dict.fromkeys(Engine, 0))
+    columns: int = 0
+    dma_bytes: int = 0
+
+
+class Core:
+    """State and behaviour of one core."""
+
+    def __init__(self, chip: "Machine", number: int):
+        cfg = chip.config
+        self.chip, self.number, self.config = chip, number, cfg
+        self.sbuf: U8 = np.zeros((cfg.partitions, cfg.sbuf.bytes_per_partition), dtype=np.uint8)
+        self.psum: U8 = np.zeros((cfg.partitions, cfg.psum.bytes_per_partition), dtype=np.uint8)
+        self.semaphores = [0] * cfg.core.semaphores
+        self.engines = {e: EngineState() for e in Engine}
+        self.stationary: Stationary | None = None
+        self.error: ErrorRecord | None = None
+        self.counters = Counters()
+
+    # --- control ---------------------------------------------------------------------------------------------
+    def step(self, engine: Engine) -> bool:
+        """Try one instruction of `engine`; True when one was executed (or the core stopped on it)."""
+        state = self.engines[engine]
+        if not state.running or self.error is not None:
+            return False
+        try:
+            word = self._fetch(state)
+            raw = encoding.raw_fields(word)
+            opcode = self._decode(engine, word, raw)
+            if raw["wait_mode"] == WaitMode.GE and self.semaphores[raw["wait_sem"]] < raw["wait_value"]:
+                return False
+            self._execute(opcode, word, raw)
+        except Fault as f:
+            self.error = ErrorRecord(f.code, engine, state.index, f.addr)
+            return True
+        self._update(raw)
+        self.counters.instructions[engine] += 1
+        state.index += 1
+        if opcode == Opcode.HALT:
+            state.running = False
+        return True
+
+    def _fetch(self, state: EngineState) -> bytes:
+        address = state.base + state.index * INSTR_BYTES
+        if address % INSTR_BYTES or address + INSTR_BYTES > self.config.memory.bytes:
+            raise Fault(ErrorCode.FETCH_ERROR, isa.memory_address(address))
+        return self.chip.memory[address : address + INSTR_BYTES].tobytes()
+
+    def _decode(self, engine: Engine, word: bytes, raw: dict[str, int]) -> Opcode:
+        if raw["opcode"] not in list(Opcode) or engine not in isa.OPS[Opcode(raw["opcode"])].engines:
+            raise Fault(ErrorCode.ILLEGAL_OPCODE)
+        count = len(self.semaphores)
+        _field(
+            raw["wait_mode"] in list(WaitMode)
+            and raw["update_mode"] in list(UpdateMode)
+            and not any(word[13:16])
+        )
+        _field(raw["wait_mode"] == WaitMode.NONE or raw["wait_sem"] < count)
+        _field(raw["update_mode"] == UpdateMode.NONE or raw["update_sem"] < count)
+        return Opcode(raw["opcode"])
+
+    def _update(self, raw: dict[str, int]) -> None:
+        mode, sem, value = raw["update_mode"], raw["update_sem"], raw["update_value"]
+        if mode == UpdateMode.NONE:
+            return
+        old = self.semaphores[sem]
+        new = value if mode == UpdateMode.SET else old + value if mode == UpdateMode.ADD else old - value
+        self.semaphores[sem] = (new + (1 << 31)) % (1 << 32) - (1 << 31)
+
+    def _execute(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
+        if opcode == Opcode.DMA:
+            self._dma(raw)
+        elif opcode == Opcode.LOAD_STATIONARY:
+            self._load_stationary(word, raw)
+        elif opcode == Opcode.MATMUL:
+            self._matmul(word, raw)
+        elif opcode in (Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR):
+            self._vector(opcode, word, raw)
+
+    # --- access ----------------------------------------------------------------------------------------------
+    def _space(self, space: Space) -> U8:
+        return self.sbuf if space == Space.SBUF else self.psum
+
+    def _pattern(self, word: bytes, name: str, parts: int, *, scale: bool = False) -> AccessPattern:
+        raw = encoding.raw_ap(word, name)
+        _field(raw["dtype"] in list(DType) and raw["space"] in list(Space))
+        ap = encoding.ap_from_raw(raw)
+        _field(ap.addr % dtype_bytes(ap.dtype) == 0)
+        if not scale:
+            _field(ap.part % (self.config.partitions // 4) == 0 and ap.part + parts <= self.config.partitions)
+        return ap
+
+    def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
+        addresses = ap.addresses()
+        limit = self._space(ap.space).shape[1]
+        bad = (addresses < 0) | (addresses + dtype_bytes(ap.dtype) > limit)
+        if bad.any():
+            code = ErrorCode.SBUF_RANGE if ap.space == Space.SBUF else ErrorCode.PSUM_RANGE
+            raise Fault(code, int(addresses[bad][0]) & 0xFFFFFFFF)
+        return addresses
+
+    def _read(self, ap: AccessPattern, parts: int) -> U32:
+        """Raw elements, uint32 [parts, size]."""
+        addresses = self._addresses(ap)
+        rows = self._space(ap.space)[ap.part : ap.part + parts]
+        out = np.zeros((parts, addresses.size), dtype=np.uint32)
+        for byte in range(dtype_bytes(ap.dtype)):
+            out |= rows[:, addresses + byte].astype(np.uint32) << np.uint32(8 * byte)
+        return out
+
+    def _write(self, ap: AccessPattern, parts: int, raw: U32) -> None:
+        addresses = self._addresses(ap)
+        rows = self._space(ap.space)[ap.part : ap.part + parts]
+        last = _last_writes(addresses)
+        for byte in range(dtype_bytes(ap.dtype)):
+            rows[:, addresses[last] + byte] = (raw[:, last] >> np.uint32(8 * byte)).astype(np.uint8)
+
+    # --- tensor ----------------------------------------------------------------------------------------------
+    def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:
+        ap = self._pattern(word, "src0", parts)
+        _field(ap.dtype in self.config.tensor.formats and ap.space == Space.SBUF)
+        if ap.dtype not in PACKED:
+            return ap, None
+        scale = self._pattern(word, "src1", 0, scale=True)
+        offsets = (0, 4, 8, 12) if self.config.partitions >= 32 else (0,)
+        _field(scale.dtype == DType.E8M0 and scale.space == Space.SBUF and scale.part in offsets)
+        _field(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
+        return ap, scale
+
+    def _scales(self, scale: AccessPattern, part: int, k: int) -> U8:
+        """E8M0 codes uint8 [ceil(k / 8), columns] of the quadrants' groups."""
+        q = self.config.quadrant
+        groups = -(-k // MX_ROWS)
+        first = np.arange(groups) * MX_ROWS
+        rows = part + first // q * q + scale.part + first % q // MX_ROWS
+        return self.sbuf[rows[:, None], self._addresses(scale)[None, :]]
+
+    def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
+        k, m = raw["parts"], raw["cols"]
+        _field(1 <= k <= self.config.partitions and 1 <= m <= self.config.partitions)
+        return k, m
+
+    def _load_stationary(self, word: bytes, raw: dict[str, int]) -> None:
+        k, m = self._shape(raw)
+        _field(raw["flags"] == 0)
+        ap, scale = self._operand(word, k)
+        _field(ap.size == m)
+        words = self._read(ap, k)
+        self.stationary = Stationary(
+            ap.dtype, words, self._scales(scale, ap.part, k) if scale is not None else None
+        )
+
+    def _matmul(self, word: bytes, raw: dict[str, int]) -> None:
+        k, m = self._shape(raw)
+        _field(raw["flags"] in (0, Flag.ACCUMULATE))
+        held = self.stationary
+        _field(held is not None and held.words.shape == (k, m))
+        assert held is not None
+        ap, scale = self._operand(word, k)
+        _field(any({ap.dtype, held.dtype} <= c for c in MAC_CLASSES))
+        dst = self._pattern(word, "dst", m)
+        _field(dst.dtype == DType.FP32 and dst.space == Space.PSUM and dst.size == ap.size)
+        _field(ap.size <= self.config.psum.bank_bytes // 4)
+        if ap.size == 0:
+            return
+        addresses = self._addresses(dst)
+        moving = self._read(ap, k)
+        m_scale = self._scales(scale, ap.part, k) if scale is not None else None
+        result = array.matmul(held.words, moving, held.dtype, ap.dtype, held.scale, m_scale)
+        self.counters.columns += ap.size
+        for run in _distinct_runs(addresses):
+            part = AccessPattern(0, DType.FP32, ((1, 1),), Space.PSUM, dst.part)
+            self._accumulate(
+                addresses[run], result[:, run], part.part, m, bool(raw["flags"] & Flag.ACCUMULATE)
+            )
+
+    def _accumulate(
+        self, addresses: NDArray[np.int64], result: NDArray[np.float32], part: int, m: int, add: bool
+    ) -> None:
+        words = self.psum[part : part + m].view(np.uint32)
+        at = addresses // 4
+        if add:
+            result = array.accumulate(words[:, at].view(np.float32), result)
+        words[:, at] = result.view(np.uint32)
+
+    # --- vector ----------------------------------------------------------------------------------------------
+    def _vector(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
+        parts, flags = raw["parts"], raw["flags"]
+        _field(1 <= parts <= self.config.partitions)
+        scalar = opcode == Opcode.TENSOR_SCALAR and bool(flags & Flag.SRC1_SCALAR)
+        _field(flags & ~(Flag.SATURATE | (Flag.SRC1_SCALAR if opcode == Opcode.TENSOR_SCALAR else 0)) == 0)
+        op0, op1 = raw["op0"], raw["op1"]
+        _field(op0 in list(AluOp) and op1 in list(AluOp))
+        _field(opcode != Opcode.TENSOR_COPY or (op0 == 0 and op1 == 0))
+        _field(opcode != Opcode.TENSOR_TENSOR or op1 == 0)
+        dst, src0 = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
+        src1 = self._pattern(word, "src1", parts) if scalar or opcode == Opcode.TENSOR_TENSOR else None
+        _field(dst.size == src0.size and (src1 is None or src1.size == (1 if scalar else dst.size)))
+        if opcode == Opcode.TENSOR_COPY and src0.dtype == dst.dtype:
+            self._write(dst, parts, self._read(src0, parts))
+            return
+        readable = {*FLOATS, *INTS, DType.E8M0}
+        _field(
+            dst.dtype in readable - {DType.E8M0}
+            and src0.dtype in readable
+            and (src1 is None or src1.dtype in readable)
+        )
+        self._addresses(dst)
+        value = cast.decode(src0.dtype, self._read(src0, parts))
+        if opcode == Opcode.TENSOR_COPY:
+            result = value
+        else:
+            if src1 is not None:
+                other = np.broadcast_to(cast.decode(src1.dtype, self._read(src1, parts)), value.shape)
+            else:
+                other = np.full(value.shape, raw["imm0"], dtype=np.uint32).view(np.float32)
+            result = fp.alu(AluOp(op0), value, other)
+            if opcode == Opcode.TENSOR_SCALAR:
+                result = fp.alu(
+                    AluOp(op1), result, np.full(value.shape, raw["imm1"], dtype=np.uint32).view(np.float32)
+                )
+        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
+
+    # --- DMA -------------------------------------------------------------------------------------------------
+    def _dma(self, raw: dict[str, int]) -> None:
+        n = raw["row_bytes"]
+        if n == 0:
+            return
+        for r in range(raw["rows"]):
+            src = (raw["src"] + r * raw["src_stride"]) % (1 << 64)
+            dst = (raw["dst"] + r * raw["dst_stride"]) % (1 << 64)
+            source, target = self._dma_row(src, n), self._dma_row(dst, n)
+            target[:] = source.copy()
+            self.counters.dma_bytes += n
+
+    def _dma_row(self, address: int, n: int) -> U8:
+        """A view of `n` bytes at a 64-bit address."""
+        cfg = self.config
+        chip, unit, offset = (
+            address >> isa.CHIP_SHIFT,
+            (address >> isa.UNIT_SHIFT) & 0xFF,
+            address & isa.OFFSET_MASK,
+        )
+        bad = Fault(ErrorCode.DMA_RANGE, address)
+        if chip not in (isa.CHIP_LOCAL, self.chip.chip_id):
+            raise bad
+        if unit == isa.UNIT_MEMORY:
+            if offset + n > cfg.memory.bytes:
+                raise bad
+            return self.chip.memory[offset : offset + n]
+        if unit != isa.UNIT_CORE0 + self.number:
+            raise bad
+        psum = offset >= isa.CORE_PSUM_BASE
+        stride = isa.PSUM_PARTITION_STRIDE if psum else isa.SBUF_PARTITION_STRIDE
+        partition, start = divmod(offset - (isa.CORE_PSUM_BASE if psum else 0), stride)
+        rows = self.psum if psum else self.sbuf
+        if partition >= cfg.partitions or start + n > rows.shape[1]:
+            raise bad
+        return rows[partition, start : start + n]
+
+
+def _last_writes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of the last write to each distinct address, so that repeats resolve in program order."""
+    _, reverse_first = np.unique(addresses[::-1], return_index=True)
+    return np.sort(addresses.size - 1 - reverse_first)
+
+
+def _distinct_runs(addresses: NDArray[np.int64]) -> Iterator[slice]:
+    """Consecutive slices within which no address repeats, so that accumulation can be vectorised in order."""
+    if np.unique(addresses).size == addresses.size:
+        yield slice(0, addresses.size)
+        return
+    seen: set[int] = set()
+    start = 0
+    for i, a in enumerate(addresses.tolist()):
+        if a in seen:
+            yield slice(start, i)
+            start, seen = i, set()
+        seen.add(a)
+    yield slice(start, addresses.size)
+
+
+class Machine:
+    """A chip: memory and cores."""
+
+    def __init__(self, config: ChipConfig, *, chip_id: int = 0):
+        self.config, self.chip_id = config, chip_id
+        self.memory: U8 = np.zeros(config.memory.bytes, dtype=np.uint8)
+        self.cores = [Core(self, i) for i in range(config.cores)]
+
+    def load(self, image: Image) -> None:
+        """Put an image into memory and start its streams. Raises ImageError when it was made for another chip."""
+        check_fits(image, self.config)
+        for address, data in image.segments:
+            self.memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        for core, engine, address in image.entries:
+            self.cores[core].engines[engine] = EngineState(address, 0, True)
+
+    def run(self) -> None:
+        """Run until every stream has halted or its core has stopped on an error (see `Core.error`)."""
+        while True:
+            moved = False
+            for core in self.cores:
+                for engine in Engine:
+                    while core.step(engine):
+                        moved = True
+            if not moved:
+                break
+        for core in self.cores:
+            stuck = [e for e in Engine if core.engines[e].running]
+            if stuck and core.error is None:
+                core.error = ErrorRecord(ErrorCode.WATCHDOG, stuck[0], core.engines[stuck[0]].index, 0)
+
+    def outputs(self, image: Image) -> Image:
+        """The image's output regions as they are now."""
+        out = Image(image.config_hash, image.memory_bytes)
+        for address, length in image.outputs:
+            out.add(address, self.memory[address : address + length].tobytes())
+        return out

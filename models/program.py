@@ -1,0 +1,419 @@
+"""Program builder: streams of instructions for the engines of one core, with labels, named semaphores and checks.
+
+program = Program(config)
+ready = program.semaphore("ready")
+program.sync.dma(src, dst, row_bytes=64, rows=16, src_stride=64, dst_stride=SBUF_PARTITION_STRIDE, update=ready.add(1))
+program.tensor.matmul(..., wait=ready.ge(1))
+program.finish()
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models import isa
+from models.access import AccessPattern
+from models.config import ChipConfig
+from models.encoding import Instruction, encode
+from models.formats import FLOATS, INTS, MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.isa import AluOp, Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+
+
+class ProgramError(ValueError):
+    """An instruction that the hardware would refuse; the text names engine, index, operand, value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Start when semaphore `sem` >= `value`."""
+
+    sem: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """When done, apply `mode` with `value` to semaphore `sem`."""
+
+    mode: UpdateMode
+    sem: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Semaphore:
+    """A named semaphore of a program."""
+
+    name: str
+    index: int
+
+    def ge(self, value: int) -> Wait:
+        """Wait for at least `value`."""
+        return Wait(self.index, value)
+
+    def add(self, value: int = 1) -> Update:
+        """Add `value` when done."""
+        return Update(UpdateMode.ADD, self.index, value)
+
+    def sub(self, value: int = 1) -> Update:
+        """Subtract `value` when done."""
+        return Update(UpdateMode.SUB, self.index, value)
+
+    def set(self, value: int) -> Update:
+        """Set to `value` when done."""
+        return Update(UpdateMode.SET, self.index, value)
+
+
+def fp32_bits(value: float) -> int:
+    """The FP32 code of `value`, as an immediate operand."""
+    return int(np.float32(value).view(np.uint32))
+
+
+class Checker:
+    """The rules that the engines enforce, so that a program is refused before it runs."""
+
+    def __init__(self, config: ChipConfig):
+        self.config = config
+
+    def parts(self, key: str, value: int) -> None:
+        """A number of partitions or columns."""
+        if not 1 <= value <= self.config.partitions:
+            raise ValueError(f"{key} must be from 1 to {self.config.partitions}, not {value!r}")
+
+    def pattern(
+        self, key: str, ap: AccessPattern, parts: int, *, spaces: tuple[Space, ...] = tuple(Space)
+    ) -> None:
+        """Space, alignment, partitions and address range of a pattern."""
+        cfg = self.config
+        if ap.space not in spaces:
+            raise ValueError(f"{key} must lie in {' or '.join(s.name for s in spaces)}, not {ap.space.name}")
+        if ap.addr % dtype_bytes(ap.dtype):
+            raise ValueError(
+                f"{key}.addr must be a multiple of {dtype_bytes(ap.dtype)} for {ap.dtype.name}, not {ap.addr:#x}"
+            )
+        if ap.part % (cfg.partitions // 4):
+            raise ValueError(f"{key}.part must be a multiple of {cfg.partitions // 4}, not {ap.part}")
+        if ap.part + parts > cfg.partitions:
+            raise ValueError(
+                f"{key}: partitions {ap.part} to {ap.part + parts - 1} must be below {cfg.partitions}"
+            )
+        self.range(key, ap)
+
+    def range(self, key: str, ap: AccessPattern) -> None:
+        """All addresses of the pattern lie in its partition."""
+        size = (
+            self.config.sbuf.bytes_per_partition
+            if ap.space == Space.SBUF
+            else self.config.psum.bytes_per_partition
+        )
+        if ap.size:
+            addresses = ap.addresses()
+            low, high = int(addresses.min()), int(addresses.max()) + dtype_bytes(ap.dtype)
+            if low < 0 or high > size:
+                raise ValueError(
+                    f"{key} spans bytes {low} to {high - 1} of {ap.space.name}, which has {size} a partition"
+                )
+
+    def operand(
+        self, key: str, ap: AccessPattern, parts: int, scale: AccessPattern | None, count: int | None
+    ) -> None:
+        """A stationary or moving operand with its MX scales."""
+        if ap.dtype not in self.config.tensor.formats:
+            names = ", ".join(d.name for d in self.config.tensor.formats)
+            raise ValueError(f"{key}.dtype must be one of {names} in this configuration, not {ap.dtype.name}")
+        self.pattern(key, ap, parts, spaces=(Space.SBUF,))
+        if count is not None and ap.size != count:
+            raise ValueError(f"{key} must have {count} elements, not {ap.size}")
+        if (scale is not None) != (ap.dtype in PACKED):
+            raise ValueError(f"{key} of {ap.dtype.name} {'needs' if scale is None else 'takes no'} scales")
+        if scale is not None:
+            self.scale(f"{key}_scale", ap, scale)
+
+    def scale(self, key: str, ap: AccessPattern, scale: AccessPattern) -> None:
+        """MX scales: E8M0 in SBUF, quadrant offsets, one a column."""
+        offsets = (0, 4, 8, 12) if self.config.partitions >= 32 else (0,)
+        if scale.dtype != DType.E8M0 or scale.space != Space.SBUF:
+            raise ValueError(f"{key} must be E8M0 in SBUF, not {scale.dtype.name} in {scale.space.name}")
+        if scale.part not in offsets:
+            raise ValueError(f"{key}.part must be one of {offsets}, not {scale.part}")
+        if ap.part % self.config.quadrant:
+            raise ValueError(f"MX operand's part must be a multiple of {self.config.quadrant}, not {ap.part}")
+        if scale.size != ap.size:
+            raise ValueError(f"{key} must have {ap.size} elements, not {scale.size}")
+        self.range(key, scale)
+
+    def vector(self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool) -> None:
+        """Operands of a vector instruction."""
+        self.parts("parts", parts)
+        raw = copy and all(s.dtype == dst.dtype for s in srcs.values())
+        element = {*FLOATS, *INTS}
+        if not raw:
+            if dst.dtype not in element:
+                raise ValueError(f"dst.dtype must be a float or integer type, not {dst.dtype.name}")
+            for key, s in srcs.items():
+                if s.dtype not in element | {DType.E8M0}:
+                    raise ValueError(f"{key}.dtype must be a float, integer or E8M0 type, not {s.dtype.name}")
+        self.pattern("dst", dst, parts)
+        for key, s in srcs.items():
+            self.pattern(key, s, parts)
+
+
+class Stream:
+    """The instruction stream of one engine. Methods append one instruction and return its index."""
+
+    def __init__(self, program: "Program", engine: Engine):
+        self.program, self.engine = program, engine
+        self.instructions: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self._loaded: tuple[int, int, DType] | None = None
+
+    def label(self, name: str) -> None:
+        """Name the next instruction. Raises ProgramError when the name is taken."""
+        if name in self.labels:
+            raise ProgramError(
+                f"{self.engine.name.lower()}: label {name!r} is already at index {self.labels[name]}"
+            )
+        self.labels[name] = len(self.instructions)
+
+    def emit(
+        self,
+        opcode: Opcode,
+        fields: dict[str, int] | None = None,
+        aps: dict[str, AccessPattern] | None = None,
+        *,
+        wait: Wait | None = None,
+        update: Update | None = None,
+    ) -> int:
+        """Append an instruction after checking what all instructions share. Raises ProgramError."""
+        where = f"{self.engine.name.lower()}[{len(self.instructions)}] {opcode.name}"
+        if self.engine not in isa.OPS[opcode].engines:
+            raise ProgramError(f"{where}: not an instruction of this engine")
+        out: dict[str, int] = {k: v for k, v in (fields or {}).items() if v}
+        for sem in (wait.sem if wait else 0, update.sem if update else 0):
+            if not 0 <= sem < self.program.config.core.semaphores:
+                raise ProgramError(
+                    f"{where}: semaphore must be below {self.program.config.core.semaphores}, not {sem}"
+                )
+        if wait is not None:
+            out |= {"wait_mode": WaitMode.GE, "wait_sem": wait.sem, "wait_value": wait.value}
+        if update is not None:
+            out |= {"update_mode": update.mode, "update_sem": update.sem, "update_value": update.value}
+        instr = Instruction(opcode, {k: int(v) for k, v in out.items()}, dict(aps or {}))
+        try:
+            encode(instr)
+        except ValueError as e:
+            raise ProgramError(f"{where}: {e}") from None
+        self.instructions.append(instr)
+        return len(self.instructions) - 1
+
+    def _checked(self, opcode: Opcode, check: Any) -> None:
+        try:
+            check()
+        except ValueError as e:
+            raise ProgramError(
+                f"{self.engine.name.lower()}[{len(self.instructions)}] {opcode.name}: {e}"
+            ) from None
+
+    def nop(self, **sync: Any) -> int:
+        """Wait and update only."""
+        return self.emit(Opcode.NOP, **sync)
+
+    def halt(self, **sync: Any) -> int:
+        """End the stream."""
+        return self.emit(Opcode.HALT, **sync)
+
+    def dma(
+        self,
+        src: int,
+        dst: int,
+        *,
+        row_bytes: int,
+        rows: int = 1,
+        src_stride: int = 0,
+        dst_stride: int = 0,
+        **sync: Any,
+    ) -> int:
+        """Copy `rows` rows of `row_bytes` bytes between 64-bit addresses; strides in bytes."""
+        fields = {
+            "src": src,
+            "dst": dst,
+            "row_bytes": row_bytes,
+            "rows": rows,
+            "src_stride": src_stride,
+            "dst_stride": dst_stride,
+        }
+        return self.emit(Opcode.DMA, fields, **sync)
+
+    def load_stationary(
+        self, src: AccessPattern, *, k: int, m: int, scale: AccessPattern | None = None, **sync: Any
+    ) -> int:
+        """Load stationary [K, M]; x4 types need `scale`."""
+
+        def check() -> None:
+            checker = self.program.checker
+            checker.parts("parts", k)
+            checker.parts("cols", m)
+            checker.operand("src0", src, k, scale, m)
+
+        self._checked(Opcode.LOAD_STATIONARY, check)
+        self._loaded = (k, m, src.dtype)
+        aps = {"src0": src} | ({"src1": scale} if scale is not None else {})
+        return self.emit(Opcode.LOAD_STATIONARY, {"parts": k, "cols": m}, aps, **sync)
+
+    def matmul(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        *,
+        k: int,
+        m: int,
+        accumulate: bool = False,
+        scale: AccessPattern | None = None,
+        **sync: Any,
+    ) -> int:
+        """Stream moving [K, N] through the loaded weights into PSUM [M, N]."""
+
+        def check() -> None:
+            checker = self.program.checker
+            if self._loaded is None:
+                raise ValueError("needs a LOAD_STATIONARY before it")
+            if (k, m) != self._loaded[:2]:
+                raise ValueError(f"K, M must be the loaded {self._loaded[:2]}, not {(k, m)}")
+            pair = {src.dtype, self._loaded[2]}
+            if not any(pair <= c for c in MAC_CLASSES):
+                raise ValueError(
+                    f"src0.dtype {src.dtype.name} does not go with stationary {self._loaded[2].name}"
+                )
+            checker.operand("src0", src, k, scale, None)
+            checker.pattern("dst", dst, m, spaces=(Space.PSUM,))
+            limit = self.program.config.psum.bank_bytes // 4
+            if dst.dtype != DType.FP32 or dst.size != src.size or dst.size > limit:
+                raise ValueError(
+                    f"dst must be FP32 with the moving operand's {src.size} elements (at most {limit}), not {dst}"
+                )
+
+        self._checked(Opcode.MATMUL, check)
+        aps = {"dst": dst, "src0": src} | ({"src1": scale} if scale is not None else {})
+        flags = Flag.ACCUMULATE if accumulate else 0
+        return self.emit(Opcode.MATMUL, {"parts": k, "cols": m, "flags": flags}, aps, **sync)
+
+    def tensor_copy(
+        self, dst: AccessPattern, src: AccessPattern, *, parts: int, saturate: bool = False, **sync: Any
+    ) -> int:
+        """dst = cast(src); equal types copy bits."""
+        self._checked(Opcode.TENSOR_COPY, lambda: self._vector(dst, {"src0": src}, parts, copy=True))
+        return self.emit(
+            Opcode.TENSOR_COPY,
+            {"parts": parts, "flags": Flag.SATURATE * saturate},
+            {"dst": dst, "src0": src},
+            **sync,
+        )
+
+    def tensor_tensor(
+        self,
+        dst: AccessPattern,
+        src0: AccessPattern,
+        src1: AccessPattern,
+        op: AluOp,
+        *,
+        parts: int,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(src0 op src1)."""
+        aps = {"dst": dst, "src0": src0, "src1": src1}
+        self._checked(Opcode.TENSOR_TENSOR, lambda: self._vector(dst, {"src0": src0, "src1": src1}, parts))
+        return self.emit(
+            Opcode.TENSOR_TENSOR, {"parts": parts, "op0": op, "flags": Flag.SATURATE * saturate}, aps, **sync
+        )
+
+    def tensor_scalar(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        op0: AluOp,
+        operand0: "float | AccessPattern",
+        op1: AluOp = AluOp.BYPASS,
+        operand1: float = 0.0,
+        *,
+        parts: int,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast((src op0 operand0) op1 operand1); operand0 is a number, or a pattern of one element a partition."""
+        fields = {
+            "parts": parts,
+            "op0": op0,
+            "op1": op1,
+            "flags": Flag.SATURATE * saturate,
+            "imm1": fp32_bits(operand1),
+        }
+        aps = {"dst": dst, "src0": src}
+        if isinstance(operand0, AccessPattern):
+            scalar = operand0
+            aps["src1"] = scalar
+            fields["flags"] |= Flag.SRC1_SCALAR
+
+            def check() -> None:
+                if scalar.size != 1:
+                    raise ValueError(f"src1 must be one element a partition, not {scalar.size}")
+                self.program.checker.vector(dst, {"src1": scalar}, parts, copy=False)
+                self._vector(dst, {"src0": src}, parts)
+
+            self._checked(Opcode.TENSOR_SCALAR, check)
+        else:
+            fields["imm0"] = fp32_bits(operand0)
+            self._checked(Opcode.TENSOR_SCALAR, lambda: self._vector(dst, {"src0": src}, parts))
+        return self.emit(Opcode.TENSOR_SCALAR, fields, aps, **sync)
+
+    def _vector(
+        self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool = False
+    ) -> None:
+        self.program.checker.vector(dst, srcs, parts, copy=copy)
+        for key, s in srcs.items():
+            if s.size != dst.size:
+                raise ValueError(f"{key} must have dst's {dst.size} elements, not {s.size}")
+
+    def encode(self) -> bytes:
+        """The stream's words, 128 bytes each."""
+        return b"".join(encode(i) for i in self.instructions)
+
+
+class Program:
+    """Instruction streams of one core."""
+
+    def __init__(self, config: ChipConfig):
+        self.config = config
+        self.checker = Checker(config)
+        self.streams = {e: Stream(self, e) for e in Engine}
+        self.semaphores: dict[str, Semaphore] = {}
+
+    @property
+    def tensor(self) -> Stream:
+        """The tensor engine's stream."""
+        return self.streams[Engine.TENSOR]
+
+    @property
+    def vector(self) -> Stream:
+        """The vector engine's stream."""
+        return self.streams[Engine.VECTOR]
+
+    @property
+    def sync(self) -> Stream:
+        """The sync engine's stream."""
+        return self.streams[Engine.SYNC]
+
+    def semaphore(self, name: str) -> Semaphore:
+        """The semaphore called `name`, allocated on first use. Raises ProgramError when all are taken."""
+        if name not in self.semaphores:
+            if len(self.semaphores) == self.config.core.semaphores:
+                raise ProgramError(f"semaphore {name!r}: all {self.config.core.semaphores} are in use")
+            self.semaphores[name] = Semaphore(name, len(self.semaphores))
+        return self.semaphores[name]
+
+    def finish(self) -> None:
+        """End every stream that does not end in HALT with one."""
+        for stream in self.streams.values():
+            if not stream.instructions or stream.instructions[-1].opcode != Opcode.HALT:
+                stream.halt()

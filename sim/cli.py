@@ -1,0 +1,214 @@
+"""The `tesela` command. Errors are one line on standard error and exit status 1."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from models import assembly, encoding
+from models import config as configs
+from models import image as images
+from models.isa import Engine
+from models.program import ProgramError
+from sim import tools
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tesela: an open AI accelerator.",
+)
+console = Console()
+
+ConfigOption = Annotated[str, typer.Option("--config", help="preset name or a .toml file")]
+SimulatorOption = Annotated[str, typer.Option("--simulator", help="verilator or icarus")]
+
+
+def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+@app.command()
+def sim(
+    workload: Annotated[str, typer.Option(help="digits")] = "digits",
+    config: ConfigOption = "mini",
+    format: Annotated[str, typer.Option(help="mxfp8 or bf16")] = "mxfp8",
+    simulator: SimulatorOption = "verilator",
+    images: Annotated[int | None, typer.Option(help="how many images (default: all; 64 on Icarus)")] = None,
+    latency: Annotated[int, typer.Option(help="memory channel latency in cycles")] = 20,
+) -> None:
+    """Run a workload on the simulated chip and compare every output word with the golden model."""
+    from sim import main_job
+
+    _choice("WORKLOAD", workload, ("digits",))
+    tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
+    outcome = main_job.run_digits(configs.find(config), format, simulator, images, console, latency=latency)
+    main_job.report(outcome, console)
+    raise typer.Exit(0 if outcome.ok else 1)
+
+
+@app.command()
+def run(
+    image: Annotated[Path, typer.Argument(help="image to run")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="where the resulting image goes")] = Path(
+        "out.img"
+    ),
+    config: ConfigOption = "mini",
+    simulator: SimulatorOption = "verilator",
+    limit: Annotated[int, typer.Option(help="most cycles to run")] = 100_000_000,
+    watchdog: Annotated[
+        int, typer.Option(help="cycles without progress that are an error; 0: off")
+    ] = 1_000_000,
+) -> None:
+    """Run a memory image on the simulated chip: image in, image out."""
+    from sim.run import run_image
+
+    _choice("SIM", simulator, ("verilator", "icarus", "model"))
+    cfg, loaded = configs.find(config), images.load(image)
+    if simulator == "model":
+        from models.machine import Machine
+
+        machine = Machine(cfg)
+        machine.load(loaded)
+        machine.run()
+        errors = {i: core.error for i, core in enumerate(machine.cores)}
+        machine.outputs(loaded).save(out)
+        console.print(f"functional model; outputs in {out}")
+    else:
+        result = run_image(cfg, loaded, simulator=simulator, limit=limit, watchdog=watchdog)
+        errors = {i: core.error for i, core in enumerate(result.cores)}
+        result.outputs.save(out)
+        console.print(f"{result.cycles:,} cycles in {result.seconds:.1f} s; outputs in {out}")
+        if result.timed_out:
+            raise ValueError(f"limit of {limit} cycles reached before every core had halted")
+    for core, error in errors.items():
+        if error is not None:
+            raise ValueError(
+                f"core {core}: {error.code.name} in {error.engine.name.lower()}[{error.index}], address {error.addr:#x}"
+            )
+
+
+@app.command()
+def netlist(
+    config: ConfigOption = "mini",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="folder (default: build/netlist/NAME)")
+    ] = None,
+) -> None:
+    """Generate a chip's Verilog, filelist, manifest and memory map."""
+    import resource
+    import time
+
+    from sim.netlist import write_netlist
+
+    cfg = configs.find(config)
+    start = time.perf_counter()
+    with console.status("generating") as status:
+        result = write_netlist(
+            cfg, out, progress=lambda name, done, known: status.update(f"tile {done} of {known}: {name}")
+        )
+    size = sum(p.stat().st_size for p in result.sources)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    tiles = result.manifest["tiles"]
+    instances = sum(t["instances"] for t in tiles.values())
+    console.print(
+        f"{cfg.name}: {len(tiles)} distinct tiles, {instances:,} instances, {size / 1e6:.2f} MB of Verilog, "
+        f"{time.perf_counter() - start:.1f} s, peak memory {peak:.0f} MiB"
+    )
+    console.print(f"in {result.folder}")
+
+
+@app.command()
+def asm(
+    source: Annotated[Path, typer.Argument(help="assembly text")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="image to write")] = Path("program.img"),
+    config: ConfigOption = "mini",
+    core: Annotated[int, typer.Option(help="core that runs it")] = 0,
+    base: Annotated[int, typer.Option(help="memory address of the first stream")] = 0x1000,
+) -> None:
+    """Assemble a program into an image."""
+    words, _ = assembly.assemble(_read(source))
+    cfg = configs.find(config)
+    built = images.Image.empty(cfg)
+    at = base
+    for engine, stream in words.items():
+        built.add(at, stream)
+        built.entries.append((core, engine, at))
+        at += len(stream)
+    images.check_fits(built, cfg)
+    built.save(out)
+    console.print(
+        f"{sum(map(len, words.values())) // 128} instructions in {len(words)} streams; image in {out}"
+    )
+
+
+@app.command()
+def disasm(image: Annotated[Path, typer.Argument(help="image")]) -> None:
+    """Disassemble an image's streams, each up to its HALT."""
+    loaded = images.load(image)
+    for core, engine, address in loaded.entries:
+        end = next(
+            start + len(data) for start, data in loaded.segments if start <= address < start + len(data)
+        )
+        words = loaded.read(address, (end - address) // 128 * 128)
+        text = assembly.disassemble(words).splitlines()
+        stop = next((i for i, line in enumerate(text) if line.split()[:1] == ["HALT"]), len(text) - 1)
+        print(f"# core {core}\n.engine {Engine(engine).name.lower()}\n" + "\n".join(text[: stop + 1]))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as e:
+        raise ValueError(f"cannot read {str(path)!r}: {e.strerror}") from None
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option(help="leave out the full-size netlist")] = False,
+) -> None:
+    """Measure speed and size; prints a table and writes build/bench.json."""
+    from sim.bench import run_bench_suite
+
+    raise typer.Exit(0 if run_bench_suite(console, quick=quick) else 1)
+
+
+@app.command()
+def docs(
+    check: Annotated[bool, typer.Option(help="only report whether the pages are up to date")] = False,
+) -> None:
+    """Write the pages of docs/ that are made from tables: ISA, registers, presets."""
+    from sim.docs import write_docs
+
+    stale = write_docs(check=check)
+    for page in stale:
+        console.print(f"{'stale' if check else 'wrote'}: {page}")
+    raise typer.Exit(1 if check and stale else 0)
+
+
+def main() -> None:
+    """Entry point: turns known errors into one line and exit status 1."""
+    from sim.verilated import SimulationError
+
+    known = (
+        configs.ConfigError,
+        images.ImageError,
+        ProgramError,
+        assembly.AssemblyError,
+        encoding.EncodingError,
+        tools.ToolError,
+        SimulationError,
+        ValueError,
+    )
+    try:
+        app()
+    except known as e:
+        print(f"tesela: {e}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("tesela: interrupted", file=sys.stderr)
+        sys.exit(130)

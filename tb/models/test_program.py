@@ -1,0 +1,126 @@
+"""Program builder: what it emits, and what it refuses before the hardware would."""
+
+import pytest
+
+from models import config, encoding
+from models.access import AccessPattern, row
+from models.formats import DType
+from models.isa import INSTR_BYTES, AluOp, Opcode, Space
+from models.program import Program, ProgramError
+
+NANO = config.find("nano")
+W = row(0, DType.BF16, 8)
+X = row(64, DType.BF16, 32)
+PS = row(0, DType.FP32, 32, space=Space.PSUM)
+
+
+def test_streams_encode_and_decode():
+    p = Program(NANO)
+    s = p.semaphore("s")
+    assert p.semaphore("s") is s
+    p.sync.dma(1 << 40, 16 << 40, row_bytes=16, rows=2, src_stride=-16, update=s.add())
+    p.tensor.label("start")
+    p.tensor.load_stationary(W, k=8, m=8, wait=s.ge(1))
+    p.tensor.matmul(PS, X, k=8, m=8, accumulate=True, update=s.set(-3))
+    p.vector.tensor_scalar(row(0, DType.BF16, 32), PS, AluOp.ADD, 1.5, AluOp.MAX, 0.0, parts=8, saturate=True)
+    p.finish()
+    assert p.tensor.labels == {"start": 0}
+    for stream in p.streams.values():
+        words = stream.encode()
+        again = [encoding.decode(words[i : i + INSTR_BYTES]) for i in range(0, len(words), INSTR_BYTES)]
+        assert [i.opcode for i in again] == [i.opcode for i in stream.instructions]
+        assert b"".join(map(encoding.encode, again)) == words
+        assert stream.instructions[-1].opcode == Opcode.HALT
+    p.finish()
+    assert len(p.sync.instructions) == 2
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda p: p.vector.load_stationary(W, k=8, m=8),
+            r"vector\[0\] LOAD_STATIONARY: not an instruction of this engine",
+        ),
+        (lambda p: p.tensor.load_stationary(W, k=9, m=8), r"parts must be from 1 to 8, not 9"),
+        (lambda p: p.tensor.load_stationary(W, k=8, m=4), r"src0 must have 4 elements, not 8"),
+        (
+            lambda p: p.tensor.load_stationary(row(0, DType.FP16, 8), k=8, m=8),
+            r"src0.dtype must be one of BF16.*not FP16",
+        ),
+        (lambda p: p.tensor.load_stationary(row(0, DType.E4M3X4, 8), k=8, m=8), r"E4M3X4 needs scales"),
+        (
+            lambda p: p.tensor.load_stationary(row(1, DType.BF16, 8), k=8, m=8),
+            r"addr must be a multiple of 2 for BF16, not 0x1",
+        ),
+        (
+            lambda p: p.tensor.load_stationary(row(8190, DType.BF16, 8), k=8, m=8),
+            r"spans bytes 8190 to 8205 of SBUF, which has 8192",
+        ),
+        (
+            lambda p: p.tensor.load_stationary(row(0, DType.BF16, 8, stride=-1), k=8, m=8),
+            r"spans bytes -14 to 1 of SBUF",
+        ),
+        (
+            lambda p: p.tensor.load_stationary(row(0, DType.BF16, 8, part=1), k=4, m=8),
+            r"part must be a multiple of 2, not 1",
+        ),
+        (
+            lambda p: p.tensor.load_stationary(row(0, DType.BF16, 8, part=4), k=8, m=8),
+            r"partitions 4 to 11 must be below 8",
+        ),
+        (lambda p: p.tensor.matmul(PS, X, k=8, m=8), r"needs a LOAD_STATIONARY before it"),
+        (
+            lambda p: p.tensor.nop(wait=p.semaphore("a").ge(1 << 40)),
+            r"wait_value must be from -2147483648 to 2147483647",
+        ),
+        (
+            lambda p: p.vector.tensor_copy(row(0, DType.E4M3X4, 4), row(0, DType.BF16, 4), parts=1),
+            r"dst.dtype must be a float or integer",
+        ),
+        (
+            lambda p: p.vector.tensor_copy(row(0, DType.BF16, 4), row(0, DType.BF16, 5), parts=1),
+            r"src0 must have dst's 4 elements, not 5",
+        ),
+        (
+            lambda p: p.vector.tensor_scalar(
+                row(0, DType.BF16, 4), row(0, DType.BF16, 4), AluOp.ADD, row(0, DType.FP32, 2), parts=1
+            ),
+            r"src1 must be one element a partition, not 2",
+        ),
+    ],
+)
+def test_refusals(build, message):
+    with pytest.raises(ProgramError, match=message):
+        build(Program(NANO))
+
+
+def test_matmul_must_match_the_load():
+    p = Program(NANO)
+    p.tensor.load_stationary(W, k=8, m=8)
+    with pytest.raises(ProgramError, match=r"K, M must be the loaded \(8, 8\), not \(8, 7\)"):
+        p.tensor.matmul(PS, X, k=8, m=7)
+    with pytest.raises(ProgramError, match=r"E4M3 does not go with stationary BF16"):
+        p.tensor.matmul(PS, row(0, DType.E4M3, 32), k=8, m=8)
+    with pytest.raises(ProgramError, match=r"at most 256"):
+        p.tensor.matmul(row(0, DType.FP32, 257, space=Space.PSUM), row(0, DType.BF16, 257), k=8, m=8)
+
+
+def test_labels_and_semaphores_run_out():
+    p = Program(NANO)
+    p.sync.label("a")
+    with pytest.raises(ProgramError, match="label 'a' is already at index 0"):
+        p.sync.label("a")
+    for i in range(64):
+        p.semaphore(str(i))
+    with pytest.raises(ProgramError, match="all 64 are in use"):
+        p.semaphore("one more")
+
+
+def test_patterns_check_their_fields():
+    with pytest.raises(ValueError, match="count must be from 0 to 65535, not 65536"):
+        row(0, DType.BF16, 65536)
+    with pytest.raises(ValueError, match="dims must be 1 to 4"):
+        AccessPattern(0, DType.BF16, ((1, 1),) * 5)
+    ap = AccessPattern(8, DType.FP32, ((-1, 2), (0, 2), (3, 2)))
+    assert ap.addresses().tolist() == [8, 20, 8, 20, 4, 16, 4, 16]

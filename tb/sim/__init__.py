@@ -1,0 +1,1 @@
+"""Tests of simulators, netlists and workloads."""
