@@ -65,7 +65,9 @@ class TileLibrary:
         name = module_name(cls, config)
         if name not in self.entries:
             self.entries[name] = (cls, config)
-            self._signatures[name] = cls(config, tiles=self).signature
+            sample = cls(config, tiles=self)
+            sample._MustUse__silence = True  # asked for its ports only; `elaborate_tile` makes the one that is converted
+            self._signatures[name] = sample.signature
         return Placed(name, self._signatures[name])
 
     def elaborate_tile(self, name: str) -> Any:

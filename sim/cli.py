@@ -192,8 +192,6 @@ def docs(
 
 def main() -> None:
     """Entry point: turns known errors into one line and exit status 1."""
-    from sim.verilated import SimulationError
-
     known = (
         configs.ConfigError,
         images.ImageError,
@@ -201,7 +199,7 @@ def main() -> None:
         assembly.AssemblyError,
         encoding.EncodingError,
         tools.ToolError,
-        SimulationError,
+        tools.SimulationError,
         ValueError,
     )
     try:

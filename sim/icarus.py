@@ -13,7 +13,8 @@ from models.config import ChipConfig
 from models.image import Image
 from sim import tools
 from sim.netlist import Netlist, write_netlist
-from sim.verilated import SIGNALS, SimulationError
+from sim.tools import SimulationError
+from sim.verilated import SIGNALS
 
 HARNESS = Path(__file__).parent / "native" / "image_tb.v"
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "icarus"

@@ -13,6 +13,7 @@ from models.image import Image
 from models.machine import Machine
 from sim.run import RunResult, run_image
 from sim.workloads import digits, mlp
+from sim.workloads.layout import WorkloadError
 
 ICARUS_IMAGES = 64
 """Images that the Icarus run takes by default: it is some hundred times slower than Verilator."""
@@ -80,7 +81,7 @@ def run_digits(
     data = mlp.digits()
     n = count if count is not None else (ICARUS_IMAGES if simulator == "icarus" else len(data.y))
     if not 1 <= n <= len(data.y):
-        raise digits.WorkloadError(f"images must be from 1 to {len(data.y)}, not {n}")
+        raise WorkloadError(f"images must be from 1 to {len(data.y)}, not {n}")
     net = mlp.trained(data)
     job = digits.build(config, net, data.x[:n], fmt)
     console.print(

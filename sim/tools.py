@@ -21,6 +21,10 @@ class ToolError(RuntimeError):
     """A tool is missing or too old; the text says which and how to get it."""
 
 
+class SimulationError(RuntimeError):
+    """The simulated chip could not be built or did not answer; one line says what happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A simulator: program, version, and the environment variables it needs."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from models.config import ChipConfig
 from sim import tools
 from sim.netlist import write_netlist
+from sim.tools import SimulationError
 
 NATIVE = Path(__file__).parent / "native" / "chip.cpp"
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "verilated"
@@ -20,10 +21,6 @@ SIGNALS = (
     "awid awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bid bresp bvalid bready "
     "arid araddr arlen arvalid arready rid rdata rresp rlast rvalid rready"
 ).split()
-
-
-class SimulationError(RuntimeError):
-    """The simulated chip could not be built or did not answer; one line says what happened."""
 
 
 def _mangled(name: str) -> str:
@@ -103,22 +100,12 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
         "-Wno-lint",
         "-Wno-style",
     ]
+    flags += ["--prefix", "Vchip", "--top-module", "chip", "--Mdir", str(folder / "obj"), "--output-split", "20000"]
+    flags += ["-CFLAGS", f"-fPIC {optimise}"]
     if trace:
         flags.append("--trace-fst")
     _run(
-        [
-            str(tool.program),
-            *flags,
-            "--prefix",
-            "Vchip",
-            "--top-module",
-            "chip",
-            "--Mdir",
-            str(folder / "obj"),
-            "-CFLAGS",
-            f"-fPIC {optimise}",
-        ]
-        + ["--output-split", "20000", *map(str, netlist.sources)],
+        [str(tool.program), *flags, *map(str, netlist.sources)],
         tool.env,
         log,
         "verilator",

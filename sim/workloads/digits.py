@@ -23,15 +23,12 @@ from models.formats import MX_PACK, MX_ROWS, DType
 from models.image import Image
 from models.isa import INSTR_BYTES, SBUF_PARTITION_STRIDE, AluOp, Space, core_address, memory_address
 from models.program import Program
+from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.mlp import CLASSES, HIDDEN, Mlp
 
 FORMATS = {"mxfp8": DType.E4M3X4, "bf16": DType.BF16}
 INPUTS = 64
 BUFFERS = 2
-
-
-class WorkloadError(ValueError):
-    """The workload cannot be built for this chip; the text says which option or size is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +129,6 @@ def quantise(net: Mlp, x: NDArray[np.float64], t: Tiling) -> Quantised:
     w1 = Operands(w1.words, scaled.astype(np.uint8))
     w2 = _mx(net.w2[hidden_order(t)].copy(), t)
     return Quantised(t, w1, w2, np.ldexp(b1, -exponent).astype(np.float32), b2, 127 + exponent)
-
-
-class Allocator:
-    """Hands out bytes of a partition (or of memory), aligned."""
-
-    def __init__(self, size: int, what: str, first: int = 0):
-        self.size, self.what, self.next = size, what, first
-
-    def take(self, count: int, align: int = 16) -> int:
-        """`count` bytes. Raises WorkloadError when they do not fit."""
-        start = -(-self.next // align) * align
-        if start + count > self.size:
-            raise WorkloadError(f"{self.what} of {self.size} bytes is too small: {start + count} needed")
-        self.next = start + count
-        return start
 
 
 @dataclass(slots=True)

@@ -1,0 +1,166 @@
+"""`make bench`: speed and size figures, each with the target it is held against; printed as a table and written to build/bench.json."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from models import array, cast
+from models import config as configs
+from models.formats import DType
+from sim import probe
+from sim.main_job import run_digits
+from sim.run import run_image
+from sim.verilated import VerilatedChip
+from sim.workloads import gemm
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "build" / "bench.json"
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure; `ok` says whether it meets `target` (a bound with its sense, as text)."""
+
+    name: str
+    value: float
+    unit: str
+    target: str
+    ok: bool
+
+
+def at_least(name: str, value: float, unit: str, bound: float) -> Figure:
+    """A figure that must not be below `bound`."""
+    return Figure(name, value, unit, f">= {bound:g}", value >= bound)
+
+
+def at_most(name: str, value: float, unit: str, bound: float) -> Figure:
+    """A figure that must not be above `bound`."""
+    return Figure(name, value, unit, f"<= {bound:g}", value <= bound)
+
+
+def netlist_figures() -> list[Figure]:
+    """The full-size chip's netlist, made from nothing in a process of its own: seconds, peak memory, size."""
+    folder = ROOT / "build" / "bench-netlist"
+    code = (
+        "import resource, shutil, sys, time\nfrom pathlib import Path\nstart = time.perf_counter()\n"
+        "from models import config\nfrom sim.netlist import write_netlist\nfolder = Path(sys.argv[1])\n"
+        "shutil.rmtree(folder, ignore_errors=True)\nn = write_netlist(config.find('gen3'), folder)\n"
+        "size = sum(p.stat().st_size for p in n.sources)\n"
+        "peak = max(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))\n"
+        "print(time.perf_counter() - start, peak / 1048576, size / 1e6)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=ROOT, check=True)
+    seconds, peak, size = map(float, done.stdout.split())
+    return [
+        at_most("netlist gen3: time", seconds, "s", 60),
+        at_most("netlist gen3: peak memory", peak, "GiB", 2),
+        at_most("netlist gen3: Verilog", size, "MB", 10),
+    ]
+
+
+def gemm_cycles(dtype: DType) -> tuple[int, int]:
+    """(cycles that the tensor engine was busy, columns) of a 16 x 512 x 512 GEMM on mini, operands in SBUF; result checked."""
+    cfg = configs.find("mini")
+    rng = np.random.default_rng(SEED)
+    a, b = (gemm.operand(dtype, rng.standard_normal((512, columns))) for columns in (16, 512))
+    job = gemm.build(cfg, a, b)
+    done = run_image(cfg, job.image)
+    want = gemm.golden(a, b, cfg)
+    if done.cores[0].error is not None or not np.array_equal(job.result(done.outputs).view("u4"), want.view("u4")):
+        raise RuntimeError(f"the {dtype.name} GEMM's result is not the golden model's: {done.cores[0].error}")
+    counters = done.cores[0].counters
+    return counters["BUSY_TENSOR"], counters["COLUMNS"]
+
+
+def gemm_figures() -> list[Figure]:
+    """Array utilisation from first load to last result, and MX against BF16."""
+    busy, columns = gemm_cycles(DType.BF16)
+    mx_busy, mx_columns = gemm_cycles(DType.E4M3X4)
+    return [
+        at_least("GEMM 16x512x512 bf16 on mini: array use", 100 * columns / busy, "%", 90),
+        at_least("GEMM 16x512x512 mxfp8 on mini: array use", 100 * mx_columns / mx_busy, "%", 90),
+        at_most("GEMM mxfp8 cycles / bf16 cycles", mx_busy / busy, "", 0.27),
+    ]
+
+
+def speed_figures() -> list[Figure]:
+    """Cycles per second of the Verilated mini chip in process, idle clocking aside, and against the same chip under cocotb."""
+    cfg = configs.find("mini")
+    with VerilatedChip(cfg) as chip:
+        chip.step(200)
+        best = 0.0
+        for _ in range(3):
+            start = time.perf_counter()
+            chip.step(20_000)
+            best = max(best, 20_000 / (time.perf_counter() - start))
+    cocotb = probe.cocotb_cycles_per_second(cfg)
+    return [
+        at_least("mini in process", best, "cycles/s", 20_000),
+        at_least("mini in process / under cocotb", best / cocotb, "", 5),
+    ]
+
+
+def digits_figures(console: Console) -> list[Figure]:
+    """The main job, warm: wall time, speed while it runs, accuracy."""
+    start = time.perf_counter()
+    outcome = run_digits(configs.find("mini"), "mxfp8", "verilator", None, console)
+    seconds = time.perf_counter() - start
+    return [
+        at_most("make sim, repeated: wall time", seconds, "s", 40),
+        at_least("mini running digits", outcome.cycles_per_second, "cycles/s", 20_000),
+        at_least("digits accuracy, mxfp8", 100 * outcome.accuracy, "%", 95),
+        at_most("digits output words that differ", outcome.wrong_words, "", 0),
+    ]
+
+
+def model_figures() -> list[Figure]:
+    """The golden array model's BF16 multiply-accumulates per second, and NumPy's own FP32 matmul beside it."""
+    rng = np.random.default_rng(SEED)
+    a, b = (cast.encode(DType.BF16, rng.standard_normal((128, n)).astype(np.float32), saturate=False) for n in (128, 512))
+    array.matmul(a, b, DType.BF16, DType.BF16)
+    start = time.perf_counter()
+    array.matmul(a, b, DType.BF16, DType.BF16)
+    rate = 128 * 128 * 512 / (time.perf_counter() - start) / 1e6
+    x, y = cast.decode(DType.BF16, a).T.copy(), cast.decode(DType.BF16, b)
+    start = time.perf_counter()
+    for _ in range(10):
+        x @ y
+    reference = 10 * 128 * 128 * 512 / (time.perf_counter() - start) / 1e6
+    return [
+        at_least("golden model of the array, bf16", rate, "million MAC/s", 20),
+        Figure("  the same / NumPy FP32 matmul (another order, not exact)", rate / reference, "", "-", True),
+    ]
+
+
+def run_bench_suite(console: Console, *, quick: bool = False) -> bool:
+    """Measure everything, print, write build/bench.json; True when every target is met."""
+    parts: list[tuple[str, Callable[[], list[Figure]]]] = [
+        ("golden model", model_figures),
+        ("simulation speed", speed_figures),
+        ("GEMM", gemm_figures),
+        ("digits", lambda: digits_figures(console)),
+    ]
+    if not quick:
+        parts.append(("full-size netlist", netlist_figures))
+    figures: list[Figure] = []
+    for name, measure in parts:
+        console.print(f"measuring: {name}")
+        figures += measure()
+    table = Table("figure", "value", "target", "")
+    for f in figures:
+        table.add_row(f.name, f"{f.value:,.4g} {f.unit}", f.target, "ok" if f.ok else "[red]MISSED[/]")
+    console.print(table)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps({"cores": os.cpu_count(), "figures": [asdict(f) for f in figures]}, indent=1) + "\n")
+    console.print(f"written to {OUT.relative_to(ROOT)}")
+    return all(f.ok for f in figures)

@@ -1,0 +1,69 @@
+"""Pages of docs/ that are made from tables, so that they cannot disagree with the hardware."""
+
+from pathlib import Path
+
+from models import config as configs
+from models import isa
+from models.isa import Engine, ErrorCode, Field
+from sim.memory_map import markdown
+
+DOCS = Path(__file__).parent.parent / "docs"
+NOTE = "<!-- Made by `make docs` from {source}; edit that instead. -->\n\n"
+
+
+def _table(fields: tuple[Field, ...]) -> list[str]:
+    rows = ["| byte | bytes | field | meaning |", "|---|---|---|---|"]
+    return rows + [f"| {f.offset} | {f.size}{' signed' if f.signed else ''} | `{f.name}` | {f.doc} |" for f in fields]
+
+
+def isa_page() -> str:
+    """The instruction set."""
+    lines = ["# Instruction set", "", NOTE.format(source="models/isa.py").strip(), ""]
+    lines += ["An instruction is 128 bytes, little-endian. Bytes that an opcode does not use are zero.", "", "## Header", ""]
+    lines += [*_table(isa.HEADER), "", "## Small fields", "", *_table(isa.SMALL), "", "## DMA fields", "", *_table(isa.DMA_FIELDS)]
+    places = ", ".join(f"`{n}` at byte {o}" for n, o in isa.AP_OFFSETS.items())
+    lines += ["", "## Access pattern", "", f"32 bytes each: {places}.", "", *_table(isa.AP_FIELDS), "", "## Instructions", ""]
+    lines += ["| code | name | engines | fields | operands | what it does |", "|---|---|---|---|---|---|"]
+    for op, info in isa.OPS.items():
+        engines = "all" if info.engines == frozenset(Engine) else ", ".join(sorted(e.name.lower() for e in info.engines))
+        lines.append(
+            f"| `{op:#04x}` | {op.name} | {engines} | {', '.join(info.fields) or '-'} | {', '.join(info.aps) or '-'} | {info.doc} |"
+        )
+    lines += ["", "## ALU operations", "", "| code | name |", "|---|---|", *[f"| {o.value} | {o.name} |" for o in isa.AluOp]]
+    lines += ["", "MAX and MIN are IEEE 754-2019 maximum and minimum: NaN wins, -0 < +0.", "", "## Error causes", ""]
+    lines += ["| code | name |", "|---|---|", *[f"| {e.value} | {e.name} |" for e in ErrorCode]]
+    return "\n".join(lines) + "\n"
+
+
+def registers_page() -> str:
+    """The register map, for the `mini` preset."""
+    return NOTE.format(source="models/registers.py") + markdown(configs.find("mini"))
+
+
+def presets_page() -> str:
+    """The presets side by side."""
+    lines = ["# Presets", "", NOTE.format(source="models/presets/*.toml").strip(), ""]
+    lines += ["| preset | cores | P | formats | SBUF a core | PSUM a core | memory channels | memory |", "|---|---|---|---|---|---|---|---|"]
+    for name in configs.presets():
+        c = configs.find(name)
+        formats = ", ".join(f.name.lower() for f in c.tensor.formats)
+        sbuf, psum = c.partitions * c.sbuf.bytes_per_partition >> 10, c.partitions * c.psum.bytes_per_partition >> 10
+        lines.append(
+            f"| `{name}` | {c.cores} | {c.partitions} | {formats} | {sbuf} KiB | {psum} KiB | {c.memory.channels} | {c.memory.bytes >> 20} MiB |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"isa.md": isa_page, "registers.md": registers_page, "presets.md": presets_page}
+
+
+def write_docs(*, check: bool = False) -> list[str]:
+    """Write (or, with `check`, only compare) the generated pages; returns the names of those that differed."""
+    stale = []
+    for name, make in PAGES.items():
+        path, text = DOCS / name, make()
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text)
+    return stale
