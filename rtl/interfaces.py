@@ -52,10 +52,10 @@ class InstrLayout(data.FlexibleLayout):
 
 
 class IssueLayout(data.StructLayout):
-    """What a sequencer hands to an engine: the instruction and its index in the stream."""
+    """What a sequencer hands to an engine or to the DMA: the instruction, its index in the stream, and whose stream (isa.Engine)."""
 
     def __init__(self) -> None:
-        super().__init__({"instr": InstrLayout(), "index": unsigned(32)})
+        super().__init__({"instr": InstrLayout(), "index": unsigned(32), "engine": unsigned(8)})
 
 
 class UpdateLayout(data.StructLayout):
@@ -75,7 +75,7 @@ class ErrorLayout(data.StructLayout):
 
 
 class EngineSignature(wiring.Signature):
-    """Between a sequencer and its engine, seen from the engine.
+    """Between a sequencer and its engine (or the DMA, which serves all sequencers), seen from the engine.
 
     Members
     -------
