@@ -176,17 +176,29 @@ class ColumnLayout(data.StructLayout):
 
 
 class MovingLayout(data.StructLayout):
-    """A moving column with its control: `rows` has a bit for each active row, `swap` takes the shadow weights from this column on,
-    `stationary`/`moving` are DType codes."""
+    """A moving column with its control: rows 0 .. `rows` - 1 take part, `swap` makes the shadow weights active from this column on,
+    `dtype` is the column's DType code."""
 
     def __init__(self, partitions: int):
         super().__init__(
             {
                 "column": ColumnLayout(partitions),
-                "rows": unsigned(partitions),
+                "rows": unsigned(partitions.bit_length()),
                 "swap": unsigned(1),
-                "stationary": unsigned(mac_code_bits()),
-                "moving": unsigned(mac_code_bits()),
+                "dtype": unsigned(mac_code_bits()),
+            }
+        )
+
+
+class LoadLayout(data.StructLayout):
+    """A column of stationary weights, its DType code, and the column of the array that keeps it."""
+
+    def __init__(self, partitions: int):
+        super().__init__(
+            {
+                "column": ColumnLayout(partitions),
+                "dtype": unsigned(mac_code_bits()),
+                "index": unsigned((partitions - 1).bit_length()),
             }
         )
 

@@ -59,7 +59,9 @@ def netlist_figures() -> list[Figure]:
         "peak = max(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))\n"
         "print(time.perf_counter() - start, peak / 1048576, size / 1e6)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     seconds, peak, size = map(float, done.stdout.split())
     return [
         at_most("netlist gen3: time", seconds, "s", 60),
@@ -76,7 +78,9 @@ def gemm_cycles(dtype: DType) -> tuple[int, int]:
     job = gemm.build(cfg, a, b)
     done = run_image(cfg, job.image)
     want = gemm.golden(a, b, cfg)
-    if done.cores[0].error is not None or not np.array_equal(job.result(done.outputs).view("u4"), want.view("u4")):
+    if done.cores[0].error is not None or not np.array_equal(
+        job.result(done.outputs).view("u4"), want.view("u4")
+    ):
         raise RuntimeError(f"the {dtype.name} GEMM's result is not the golden model's: {done.cores[0].error}")
     counters = done.cores[0].counters
     return counters["BUSY_TENSOR"], counters["COLUMNS"]
@@ -126,7 +130,10 @@ def digits_figures(console: Console) -> list[Figure]:
 def model_figures() -> list[Figure]:
     """The golden array model's BF16 multiply-accumulates per second, and NumPy's own FP32 matmul beside it."""
     rng = np.random.default_rng(SEED)
-    a, b = (cast.encode(DType.BF16, rng.standard_normal((128, n)).astype(np.float32), saturate=False) for n in (128, 512))
+    a, b = (
+        cast.encode(DType.BF16, rng.standard_normal((128, n)).astype(np.float32), saturate=False)
+        for n in (128, 512)
+    )
     array.matmul(a, b, DType.BF16, DType.BF16)
     start = time.perf_counter()
     array.matmul(a, b, DType.BF16, DType.BF16)
@@ -161,6 +168,8 @@ def run_bench_suite(console: Console, *, quick: bool = False) -> bool:
         table.add_row(f.name, f"{f.value:,.4g} {f.unit}", f.target, "ok" if f.ok else "[red]MISSED[/]")
     console.print(table)
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"cores": os.cpu_count(), "figures": [asdict(f) for f in figures]}, indent=1) + "\n")
+    OUT.write_text(
+        json.dumps({"cores": os.cpu_count(), "figures": [asdict(f) for f in figures]}, indent=1) + "\n"
+    )
     console.print(f"written to {OUT.relative_to(ROOT)}")
     return all(f.ok for f in figures)

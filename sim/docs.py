@@ -13,24 +13,68 @@ NOTE = "<!-- Made by `make docs` from {source}; edit that instead. -->\n\n"
 
 def _table(fields: tuple[Field, ...]) -> list[str]:
     rows = ["| byte | bytes | field | meaning |", "|---|---|---|---|"]
-    return rows + [f"| {f.offset} | {f.size}{' signed' if f.signed else ''} | `{f.name}` | {f.doc} |" for f in fields]
+    return rows + [
+        f"| {f.offset} | {f.size}{' signed' if f.signed else ''} | `{f.name}` | {f.doc} |" for f in fields
+    ]
 
 
 def isa_page() -> str:
     """The instruction set."""
     lines = ["# Instruction set", "", NOTE.format(source="models/isa.py").strip(), ""]
-    lines += ["An instruction is 128 bytes, little-endian. Bytes that an opcode does not use are zero.", "", "## Header", ""]
-    lines += [*_table(isa.HEADER), "", "## Small fields", "", *_table(isa.SMALL), "", "## DMA fields", "", *_table(isa.DMA_FIELDS)]
+    lines += [
+        "An instruction is 128 bytes, little-endian. Bytes that an opcode does not use are zero.",
+        "",
+        "## Header",
+        "",
+    ]
+    lines += [
+        *_table(isa.HEADER),
+        "",
+        "## Small fields",
+        "",
+        *_table(isa.SMALL),
+        "",
+        "## DMA fields",
+        "",
+        *_table(isa.DMA_FIELDS),
+    ]
     places = ", ".join(f"`{n}` at byte {o}" for n, o in isa.AP_OFFSETS.items())
-    lines += ["", "## Access pattern", "", f"32 bytes each: {places}.", "", *_table(isa.AP_FIELDS), "", "## Instructions", ""]
+    lines += [
+        "",
+        "## Access pattern",
+        "",
+        f"32 bytes each: {places}.",
+        "",
+        *_table(isa.AP_FIELDS),
+        "",
+        "## Instructions",
+        "",
+    ]
     lines += ["| code | name | engines | fields | operands | what it does |", "|---|---|---|---|---|---|"]
     for op, info in isa.OPS.items():
-        engines = "all" if info.engines == frozenset(Engine) else ", ".join(sorted(e.name.lower() for e in info.engines))
+        engines = (
+            "all"
+            if info.engines == frozenset(Engine)
+            else ", ".join(sorted(e.name.lower() for e in info.engines))
+        )
         lines.append(
             f"| `{op:#04x}` | {op.name} | {engines} | {', '.join(info.fields) or '-'} | {', '.join(info.aps) or '-'} | {info.doc} |"
         )
-    lines += ["", "## ALU operations", "", "| code | name |", "|---|---|", *[f"| {o.value} | {o.name} |" for o in isa.AluOp]]
-    lines += ["", "MAX and MIN are IEEE 754-2019 maximum and minimum: NaN wins, -0 < +0.", "", "## Error causes", ""]
+    lines += [
+        "",
+        "## ALU operations",
+        "",
+        "| code | name |",
+        "|---|---|",
+        *[f"| {o.value} | {o.name} |" for o in isa.AluOp],
+    ]
+    lines += [
+        "",
+        "MAX and MIN are IEEE 754-2019 maximum and minimum: NaN wins, -0 < +0.",
+        "",
+        "## Error causes",
+        "",
+    ]
     lines += ["| code | name |", "|---|---|", *[f"| {e.value} | {e.name} |" for e in ErrorCode]]
     return "\n".join(lines) + "\n"
 
@@ -43,11 +87,17 @@ def registers_page() -> str:
 def presets_page() -> str:
     """The presets side by side."""
     lines = ["# Presets", "", NOTE.format(source="models/presets/*.toml").strip(), ""]
-    lines += ["| preset | cores | P | formats | SBUF a core | PSUM a core | memory channels | memory |", "|---|---|---|---|---|---|---|---|"]
+    lines += [
+        "| preset | cores | P | formats | SBUF a core | PSUM a core | memory channels | memory |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name in configs.presets():
         c = configs.find(name)
         formats = ", ".join(f.name.lower() for f in c.tensor.formats)
-        sbuf, psum = c.partitions * c.sbuf.bytes_per_partition >> 10, c.partitions * c.psum.bytes_per_partition >> 10
+        sbuf, psum = (
+            c.partitions * c.sbuf.bytes_per_partition >> 10,
+            c.partitions * c.psum.bytes_per_partition >> 10,
+        )
         lines.append(
             f"| `{name}` | {c.cores} | {c.partitions} | {formats} | {sbuf} KiB | {psum} KiB | {c.memory.channels} | {c.memory.bytes >> 20} MiB |"
         )

@@ -57,7 +57,12 @@ def write_files(modules: dict[str, str], folder: Path) -> list[Path]:
     paths = []
     for name, text in modules.items():
         path = folder / f"{name}.v"
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+        write_if_changed(path, text)
         paths.append(path)
     return paths
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file unless it holds the text already, so that builds keyed by time stamps see no change."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)

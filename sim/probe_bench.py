@@ -15,7 +15,9 @@ async def clock_the_chip(dut):  # type: ignore[no-untyped-def]
     dut.rst.value = 1
     dut.chip_id.value = 0
     for handle in dut:
-        if handle._name.endswith(("ready", "rvalid", "bvalid", "awvalid", "wvalid", "arvalid")) and handle._name.startswith("s_axil"):
+        if handle._name.endswith(
+            ("ready", "rvalid", "bvalid", "awvalid", "wvalid", "arvalid")
+        ) and handle._name.startswith("s_axil"):
             if handle._name.endswith(("awvalid", "wvalid", "arvalid", "bready", "rready")):
                 handle.value = 0
     for _ in range(4):

@@ -8,16 +8,40 @@ from pathlib import Path
 from typing import Any
 
 from cocotb_tools.check_results import get_results
-from cocotb_tools.runner import get_runner
+from cocotb_tools.runner import Verilator, get_runner
 
 from rtl.tiles import module_name
 from sim import tools
-from sim.emit import emit_tile, write_files
+from sim.emit import emit_tile, write_files, write_if_changed
+from sim.verilator_control import control_file
 
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "tb"
 SEED_VARIABLE = "TESELA_SEED"
 PARAMS_VARIABLE = "TESELA_PARAMS"
-VERILATOR_ARGS = ["-Wno-fatal", "-O3", "--x-assign", "fast", "--x-initial", "fast"]
+VERILATOR_ARGS = [
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--output-split",
+    "20000",
+]
+
+
+class PortsOnlyVerilator(Verilator):  # type: ignore[misc]
+    """cocotb's Verilator runner without `--public-flat-rw`: what is public is said by a control file among the sources.
+
+    Everything public costs Verilator its optimisations, and the compiler minutes, on a design of many tiles.
+    """
+
+    def _build_command(self) -> list[list[str]]:
+        commands: list[list[str]] = super()._build_command()
+        commands[0] = [part for part in commands[0] if part != "--public-flat-rw"]
+        return commands
 
 
 def seed() -> int:
@@ -56,13 +80,16 @@ def run_bench(
     modules = emit_tile(cls, config, inline=inline)
     folder = BUILD_ROOT / f"{top}{'-inline' if inline else ''}" / f"{simulator}{'-waves' if waves else ''}"
     sources = write_files(modules, folder / "v")
+    if simulator == "verilator":
+        sources.insert(0, folder / "v" / "control.vlt")
+        write_if_changed(sources[0], control_file(modules, top, public_ports=True))
     env = {**tool.env, PARAMS_VARIABLE: json.dumps(dict(parameters or {}))}
     this_seed = seed()
     print(f"{bench} on {top} in {simulator}: re-run with {SEED_VARIABLE}={this_seed}")
     saved = dict(os.environ)
     os.environ.update(env)
     try:
-        runner = get_runner(simulator)
+        runner = PortsOnlyVerilator() if simulator == "verilator" else get_runner(simulator)
         build_args = VERILATOR_ARGS if simulator == "verilator" else []
         runner.build(
             sources=sources,

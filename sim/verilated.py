@@ -100,7 +100,16 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
         "-Wno-lint",
         "-Wno-style",
     ]
-    flags += ["--prefix", "Vchip", "--top-module", "chip", "--Mdir", str(folder / "obj"), "--output-split", "20000"]
+    flags += [
+        "--prefix",
+        "Vchip",
+        "--top-module",
+        "chip",
+        "--Mdir",
+        str(folder / "obj"),
+        "--output-split",
+        "20000",
+    ]
     flags += ["-CFLAGS", f"-fPIC {optimise}"]
     if trace:
         flags.append("--trace-fst")

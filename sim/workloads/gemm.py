@@ -89,7 +89,11 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
     memory = Allocator(config.memory.bytes, "memory", first=4096)
     sbuf = Allocator(config.sbuf.bytes_per_partition, "SBUF")
     program = Program(config)
-    loaded, ready, stored = program.semaphore("loaded"), program.semaphore("ready"), program.semaphore("stored")
+    loaded, ready, stored = (
+        program.semaphore("loaded"),
+        program.semaphore("ready"),
+        program.semaphore("stored"),
+    )
 
     def fetch(rows: NDArray[np.generic]) -> int:
         """Memory -> SBUF, row r to partition r; returns the SBUF byte address."""
@@ -136,7 +140,9 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
             wait = stored.ge(results - config.psum.banks + 1) if results >= config.psum.banks else None
             for i, ((count, aw, as_), (_, bw, bs)) in enumerate(zip(a_tiles, b_tiles, strict=True)):
                 last = i == len(a_tiles) - 1
-                program.tensor.load_stationary(*_pattern(a, aw, as_, m0, mm)[:1], k=count, m=mm, scale=_pattern(a, aw, as_, m0, mm)[1])
+                program.tensor.load_stationary(
+                    *_pattern(a, aw, as_, m0, mm)[:1], k=count, m=mm, scale=_pattern(a, aw, as_, m0, mm)[1]
+                )
                 moving, scale = _pattern(b, bw, bs, n0, nn)
                 program.tensor.matmul(
                     row(bank, DType.FP32, nn, space=Space.PSUM),
@@ -165,7 +171,9 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
     return Job(image, program, address, (m, n))
 
 
-def _pattern(o: Operand, words: int, scales: int, first: int, count: int) -> tuple[AccessPattern, AccessPattern | None]:
+def _pattern(
+    o: Operand, words: int, scales: int, first: int, count: int
+) -> tuple[AccessPattern, AccessPattern | None]:
     """Patterns of `count` columns from `first` of a tile: data and, for x4 types, scales."""
     data = row(words + first * dtype_bytes(o.dtype), o.dtype, count)
     return data, row(scales + first, DType.E8M0, count) if o.scales is not None else None

@@ -1,0 +1,1 @@
+"""Tensor array: rows of processing elements, skew and de-skew, weight loading."""

@@ -1,0 +1,1 @@
+"""Processing element: operand decoding, multiplier bank, exact dot product, FP32 step."""

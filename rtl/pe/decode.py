@@ -1,0 +1,126 @@
+"""Operand decoder: a raw word, its block scale and its type become a decoded operand."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth import C, Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from models.formats import E8M0_BIAS, E8M0_NAN, PACKED, DType, FloatFormat
+from rtl.interfaces import mac_code_bits
+from rtl.pe.operand import DIGITS, OperandLayout, PeConfig, element_format
+from rtl.tiles import ClockedTile, TileLibrary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecoderConfig:
+    """`stationary` chooses how a significand's two digits are laid over the bank of four (see rtl.pe.operand)."""
+
+    pe: PeConfig
+    stationary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """The parts of one code word."""
+
+    neg: Value
+    sig: Value
+    shift: Value
+    """Exponent above the least one: the position of the significand's last bit."""
+    zero: Value
+    inf: Value
+    nan: Value
+
+
+def _number(m: Module, name: str, code: Value, fmt: FloatFormat) -> _Number:
+    """Take a code apart. An infinity's significand is 1, so that its products vanish exactly where they are invalid."""
+    frac, exp = code[: fmt.man_bits], code[fmt.man_bits : fmt.width - 1]
+    normal = exp.any()
+    special = exp.all() if fmt.has_inf else C(0, 1)
+    if fmt.nan is not None and not fmt.has_inf:
+        nan: Value = code[: fmt.width - 1].all()
+    else:
+        nan = special & frac.any()
+    inf = Signal(name=f"{name}_inf")
+    m.d.comb += inf.eq(special & ~frac.any())
+    sig = Signal(fmt.sig_bits, name=f"{name}_sig")
+    shift = Signal(fmt.exp_bits, name=f"{name}_shift")
+    m.d.comb += [sig.eq(Cat(frac, normal)), shift.eq(Mux(normal, exp - 1, 0))]
+    return _Number(code[fmt.width - 1], sig, shift, ~(normal | frac.any()), inf, nan)
+
+
+class OperandDecoder(ClockedTile):
+    """Combinational.
+
+    Members
+    -------
+    word, scale, dtype: raw operand (x4 types use `scale`, E8M0); a dtype that was not built gives an undefined operand.
+    active, swap: passed through.
+    operand: the decoded operand.
+    """
+
+    def __init__(self, config: DecoderConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        super().__init__(
+            {
+                "word": In(32),
+                "scale": In(8),
+                "dtype": In(mac_code_bits()),
+                "active": In(1),
+                "swap": In(1),
+                "operand": Out(OperandLayout(config.pe)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        self.keep_clock(m)
+        m.d.comb += [self.operand.active.eq(self.active), self.operand.swap.eq(self.swap)]
+        with m.Switch(self.dtype):
+            for dtype in self.config.pe.formats:
+                with m.Case(dtype.value):
+                    if dtype in PACKED:
+                        self._packed(m, dtype)
+                    else:
+                        self._single(m, dtype)
+        return m
+
+    def _single(self, m: Module, dtype: DType) -> None:
+        pe, fmt = self.config.pe, element_format(dtype)
+        w = pe.digit_bits
+        n = _number(m, dtype.name.lower(), self.word[: fmt.width], fmt)
+        o = self.operand
+        digits = [n.sig[:w], n.sig[w:]]
+        for i in range(DIGITS):
+            high = i // 2 if self.config.stationary else i % 2
+            m.d.comb += [o.sig[i].eq(digits[high]), o.right[i].eq(pe.max_shift - w * high)]
+        lsb = fmt.min_exp - fmt.man_bits
+        m.d.comb += [
+            o.neg.eq(n.neg.replicate(DIGITS)),
+            o.zero.eq(Cat(n.zero, C(0, DIGITS - 1))),
+            o.inf.eq(Cat(n.inf, C(0, DIGITS - 1))),
+            o.nan.eq(n.nan),
+            o.exp.eq(Cat(n.shift, C(0, 1)).as_signed() + C(lsb, 9).as_signed()),
+        ]
+
+    def _packed(self, m: Module, dtype: DType) -> None:
+        pe, fmt = self.config.pe, element_format(dtype)
+        o = self.operand
+        nans: list[Value] = [self.scale == E8M0_NAN]
+        for i in range(DIGITS):
+            code = self.word[i * fmt.width : (i + 1) * fmt.width]
+            n = _number(m, f"{dtype.name.lower()}_{i}", code, fmt)
+            m.d.comb += [
+                o.sig[i].eq(n.sig),
+                o.right[i].eq(pe.max_shift - n.shift),
+                o.neg[i].eq(n.neg),
+                o.zero[i].eq(n.zero),
+                o.inf[i].eq(n.inf),
+            ]
+            nans.append(n.nan)
+        lsb = fmt.min_exp - fmt.man_bits - E8M0_BIAS
+        m.d.comb += [
+            o.nan.eq(Cat(nans).any()),
+            o.exp.eq(Cat(self.scale, C(0, 1)).as_signed() + C(lsb, 9).as_signed()),
+        ]

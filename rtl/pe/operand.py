@@ -1,0 +1,137 @@
+"""Decoded operands: what the edge of the array makes of a word, once, so that no PE has to know formats.
+
+All formats come to one form: four digits (significand parts or packed elements) of a few bits, each with a sign and a position, and one
+exponent. The bank's product i is stationary digit i times moving digit i, in every mode:
+
+- one product a pair (BF16, FP16, FP8): the significand is cut in two digits, stationary as lo lo hi hi, moving as lo hi lo hi, and the four
+  digit products, put at 0, w, w and 2 w bits, add up to the product;
+- four products a pair (MX): digit i is element i's significand, at its element's exponent.
+
+A position is kept as a right shift from `max_shift`, which keeps the shifters in the PE narrow. Value of an operand: the sum over
+its digits of sig * 2**(max_shift - right), times 2**exp.
+"""
+
+from dataclasses import dataclass
+
+from amaranth import signed, unsigned
+from amaranth.lib import data
+
+from models.formats import FLOATS, MAC_DTYPES, MX_PACK, PACKED, DType, FloatFormat
+
+DIGITS = MX_PACK
+EXP_BITS = 9
+"""LSB exponent of an operand, signed: -143 (E5M2X4 with scale 2^-127) to 126 (E2M1X4 with scale 2^127)."""
+
+
+def element_format(dtype: DType) -> FloatFormat:
+    """The float format of a MAC type's elements."""
+    return PACKED[dtype] if dtype in PACKED else FLOATS[dtype]
+
+
+def exponent_range(fmt: FloatFormat) -> int:
+    """Largest distance between the exponents of two finite numbers; subnormals have the least normal's exponent."""
+    top = (fmt.max_code >> fmt.man_bits) & ((1 << fmt.exp_bits) - 1)
+    return top - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeConfig:
+    """The formats that a PE is built for; everything else follows from them.
+
+    Attributes
+    ----------
+    digit_bits: w, width of a multiplier: 4 (FP8, FP4 and half of a BF16 significand) or 6 (half of FP16's).
+    max_shift: largest position of a digit.
+    sum_bits: magnitude bits of the exact sum of products.
+    """
+
+    formats: tuple[DType, ...] = MAC_DTYPES
+
+    def __post_init__(self) -> None:
+        if not self.formats or any(f not in MAC_DTYPES for f in self.formats):
+            raise ValueError(f"formats must be types that the array can multiply, not {self.formats!r}")
+
+    @property
+    def singles(self) -> tuple[DType, ...]:
+        """Formats with one product a pair."""
+        return tuple(f for f in self.formats if f not in PACKED)
+
+    @property
+    def packed(self) -> tuple[DType, ...]:
+        """Formats with four products a pair."""
+        return tuple(f for f in self.formats if f in PACKED)
+
+    @property
+    def digit_bits(self) -> int:
+        """Width of one multiplier of the bank of four."""
+        single = max((element_format(f).sig_bits for f in self.singles), default=0)
+        packed = max((element_format(f).sig_bits for f in self.packed), default=0)
+        return max((single + 1) // 2, packed, 2)
+
+    @property
+    def max_shift(self) -> int:
+        """Largest position of a digit."""
+        return max(
+            self.digit_bits if self.singles else 0,
+            *(exponent_range(element_format(f)) for f in self.packed),
+            1,
+        )
+
+    @property
+    def shift_bits(self) -> int:
+        """Bits of a digit's right shift."""
+        return self.max_shift.bit_length()
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of the magnitude of a sum of products, exact for every pair of types that may meet."""
+        need = [2 * element_format(f).sig_bits for f in self.singles]
+        for f in self.packed:
+            fmt = element_format(f)
+            need.append(2 * (fmt.sig_bits + exponent_range(fmt)) + 2)
+        return max(need)
+
+    @property
+    def below(self) -> int:
+        """Most positions that the FP32 addend is kept exact below the sum's last bit.
+
+        Further down it is smaller than the sum's last bit, and is told by a sticky bit; the rounding position of the result must
+        lie above that bit, hence the second bound for narrow sums.
+        """
+        return max(23, 49 - self.sum_bits)
+
+    @property
+    def above(self) -> int:
+        """Most positions that the FP32 addend's last bit is kept exact above the sum's last bit.
+
+        Further up the sum is below half of the last place of anything near the addend, and is told by a sticky bit.
+        """
+        return self.sum_bits + 1
+
+    @property
+    def window_bits(self) -> int:
+        """Bits of the aligned sum."""
+        return max(24 + self.above, self.sum_bits + self.below + 1)
+
+
+class OperandLayout(data.StructLayout):
+    """A decoded operand.
+
+    sig: digits; neg: their signs; right: their right shifts; exp: LSB exponent; zero, inf: of each product's operand (bit 0 alone where
+    there is one product); nan: any of them, or the block scale; active: this row takes part; swap: the shadow weights become active.
+    """
+
+    def __init__(self, config: PeConfig):
+        super().__init__(
+            {
+                "sig": data.ArrayLayout(unsigned(config.digit_bits), DIGITS),
+                "right": data.ArrayLayout(unsigned(config.shift_bits), DIGITS),
+                "neg": unsigned(DIGITS),
+                "zero": unsigned(DIGITS),
+                "inf": unsigned(DIGITS),
+                "nan": unsigned(1),
+                "exp": signed(EXP_BITS),
+                "active": unsigned(1),
+                "swap": unsigned(1),
+            }
+        )

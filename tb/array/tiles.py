@@ -1,0 +1,94 @@
+"""Random matmul tiles for the array benches: shapes, formats, codes full of corner cases, and the golden result."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models import array
+from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
+
+U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Operands as the array takes them; rows from K on are poison. `expected` is float32 [M, N]."""
+
+    stationary: U32
+    moving: U32
+    s_scale: U8
+    m_scale: U8
+    s_dtype: DType
+    m_dtype: DType
+    k: int
+    m: int
+    n: int
+    expected: NDArray[np.float32]
+
+
+def _codes(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], style: str) -> U32:
+    """Raw words: `bits` is every pattern alike, `tame` has exponents near each other, so that sums cancel and round."""
+    width = 8 * dtype_bytes(dtype)
+    words = rng.integers(0, 1 << width, shape, dtype=np.uint64).astype(np.uint32)
+    if style == "tame":
+        fmt = PACKED.get(dtype) or FLOATS[dtype]
+        mask = 0
+        for lane in range(width // fmt.width):
+            # keep sign, fraction and the exponent's last bit or two; set its middle
+            free = 2 if fmt.exp_bits > 2 else 1
+            exp = ((1 << fmt.exp_bits) - 1) & ~((1 << free) - 1)
+            top = fmt.bias & exp
+            clear = exp << fmt.man_bits << lane * fmt.width
+            mask |= clear
+            words = (words & np.uint32(~clear & 0xFFFFFFFF)) | np.uint32(
+                top << fmt.man_bits << lane * fmt.width
+            )
+    elif style == "sparse":
+        words[rng.random(shape) < 0.7] = rng.choice(np.array([0, 1 << (width - 1)], dtype=np.uint32))
+    return words
+
+
+def _scales(rng: np.random.Generator, shape: tuple[int, ...], style: str) -> U8:
+    if style == "bits":
+        return rng.integers(0, 256, shape, dtype=np.uint8)
+    return rng.integers(120, 136, shape, dtype=np.uint8)
+
+
+def random_tile(
+    rng: np.random.Generator,
+    partitions: int,
+    formats: tuple[DType, ...],
+    shape: tuple[int, int, int] | None = None,
+) -> Tile:
+    """A tile with K, M <= partitions; both operands of one MAC class."""
+    s_dtype = formats[rng.integers(len(formats))]
+    partners = [d for d in formats if any({s_dtype, d} <= c for c in MAC_CLASSES)]
+    m_dtype = partners[rng.integers(len(partners))]
+    p, groups = partitions, partitions // MX_ROWS
+    k, m, n = shape or (int(rng.integers(1, p + 1)), int(rng.integers(1, p + 1)), int(rng.integers(1, 3 * p)))
+    style = str(rng.choice(["bits", "tame", "tame", "sparse"]))
+    stationary, moving = _codes(rng, s_dtype, (p, m), style), _codes(rng, m_dtype, (p, n), style)
+    s_scale, m_scale = _scales(rng, (groups, m), style), _scales(rng, (groups, n), style)
+    used = -(-k // MX_ROWS)
+    packed = s_dtype in PACKED
+    expected = array.matmul(
+        stationary[:k],
+        moving[:k],
+        s_dtype,
+        m_dtype,
+        s_scale[:used] if packed else None,
+        m_scale[:used] if packed else None,
+    )
+    return Tile(stationary, moving, s_scale, m_scale, s_dtype, m_dtype, k, m, n, expected)
+
+
+def pack(words: NDArray[np.integer], width: int) -> int:
+    """Words side by side, the first one lowest."""
+    return int.from_bytes(words.astype(f"<u{width // 8}").tobytes(), "little")
+
+
+def column(words: U32, scales: U8) -> tuple[int, int]:
+    """ColumnLayout as a number, and its bits."""
+    bits = 32 * words.size
+    return pack(words, 32) | pack(scales, 8) << bits, bits + 8 * scales.size
