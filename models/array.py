@@ -1,0 +1,102 @@
+"""Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models import cast, fp
+from models.formats import E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
+
+F32, F64 = NDArray[np.float32], NDArray[np.float64]
+U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
+CHUNK = 1 << 14
+"""Results worked on at a time: their float64 temporaries stay in the cache."""
+
+
+def _elements(dtype: DType, words: U32) -> F64:
+    """float64 [K, columns, 1 or 4]."""
+    if dtype in PACKED:
+        return cast.decode_float(PACKED[dtype], cast.unpack_x4(dtype, words)).astype(np.float64)
+    return cast.decode_float(FLOATS[dtype], words).astype(np.float64)[..., None]
+
+
+def _scale(codes: U8) -> F64:
+    return np.where(codes == E8M0_NAN, np.nan, np.ldexp(1.0, codes.astype(np.int32) - E8M0_BIAS))
+
+
+def _check(stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None, m_scale: U8 | None) -> None:
+    if not any({s, m} <= c for c in MAC_CLASSES):
+        raise ValueError(f"types must be of one class, not {s.name} and {m.name}")
+    if stationary.ndim != 2 or moving.ndim != 2 or stationary.shape[0] != moving.shape[0]:
+        raise ValueError(f"operands must be [K, M] and [K, N], not {stationary.shape} and {moving.shape}")
+    for name, scale, words in (("s_scale", s_scale, stationary), ("m_scale", m_scale, moving)):
+        want = (-(-words.shape[0] // MX_ROWS), words.shape[1]) if s in PACKED else None
+        if (None if scale is None else scale.shape) != want:
+            raise ValueError(f"{name} must have shape {want}, not {None if scale is None else scale.shape}")
+
+
+def _row_sum(a: F64, b: F64, wide: bool) -> tuple[F64, F64]:
+    """Exact sum of the products a [M, e] x b [N, e] of one row as (high, low), high + low = sum; -0 only from all -0."""
+    products = [a[:, None, i] * b[None, :, i] for i in range(a.shape[1])]
+    total = products[0]
+    for p in products[1:]:
+        total = total + p
+    if not wide:
+        return total, np.zeros(())
+    # E5M2 x E5M2 spans 66 bits: cut each product at a power of two, so that both sums are exact
+    high = sum(np.trunc(p) for p in products)
+    low = sum(p - np.trunc(p) for p in products)
+    a_, b_ = fp.two_sum(np.asarray(high), np.asarray(low))
+    exact = np.isfinite(total)
+    return np.where(exact & (a_ != 0), a_, total), np.where(exact, b_, 0.0)
+
+
+def _step(psum: F64, high: F64, low: F64) -> F64:
+    """psum + (high + low) as a float64 rounded to odd."""
+    c, d = fp.two_sum(psum, high)
+    if low.ndim == 0:
+        return fp.round_to_odd(c, d)
+    e, f = fp.two_sum(d, low)
+    g, h = fp.two_sum(c, e)
+    return np.where(np.isfinite(c), fp.round_to_odd(g, h + f), c)
+
+
+def matmul(
+    stationary: U32,
+    moving: U32,
+    s: DType,
+    m: DType,
+    s_scale: U8 | None = None,
+    m_scale: U8 | None = None,
+) -> F32:
+    """FP32 [M, N] of raw words stationary [K, M] and moving [K, N] of types `s` and `m`, from +0, row 0 first.
+
+    Row k: psum = RNE_fp32(psum + S), S the exact sum of its one or four products, times the block scales (E8M0 codes s_scale
+    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only
+    where all its products are -0. Raises ValueError for types that do not go together, or shapes.
+    """
+    _check(stationary, moving, s, m, s_scale, m_scale)
+    k_rows, columns = moving.shape[0], moving.shape[1]
+    out = np.zeros((stationary.shape[1], columns), dtype=np.float32)
+    wide = s == DType.E5M2X4 and m == DType.E5M2X4
+    with np.errstate(all="ignore"):
+        a = _elements(s, stationary)
+        sa = _scale(s_scale) if s_scale is not None else None
+        width = max(1, CHUNK // max(1, stationary.shape[1]))
+        for start in range(0, columns, width):
+            part = slice(start, start + width)
+            b = _elements(m, moving[:, part])
+            sb = _scale(m_scale[:, part]) if m_scale is not None else None
+            psum = np.zeros((out.shape[0], b.shape[1]), dtype=np.float64)
+            for k in range(k_rows):
+                high, low = _row_sum(a[k], b[k], wide)
+                if sa is not None and sb is not None:
+                    scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
+                    high, low = high * scale, low * scale
+                psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
+            out[:, part] = psum
+    return cast.canonical(out)
+
+
+def accumulate(psum: F32, result: F32) -> F32:
+    """PSUM's near-memory add: RNE_fp32(psum + result)."""
+    return fp.add(psum, result)

@@ -1,0 +1,79 @@
+"""FP32 arithmetic as the hardware does it: IEEE 754-2019, round to nearest even, subnormals kept, one canonical NaN."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cast import canonical
+from models.isa import AluOp
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+
+def _float32(x: object) -> F32:
+    return np.asarray(x, dtype=np.float32)
+
+
+def add(a: F32, b: F32) -> F32:
+    """a + b."""
+    with np.errstate(all="ignore"):
+        return canonical(_float32(a) + _float32(b))
+
+
+def sub(a: F32, b: F32) -> F32:
+    """a - b."""
+    with np.errstate(all="ignore"):
+        return canonical(_float32(a) - _float32(b))
+
+
+def mul(a: F32, b: F32) -> F32:
+    """a * b."""
+    with np.errstate(all="ignore"):
+        return canonical(_float32(a) * _float32(b))
+
+
+def _extreme(a: F32, b: F32, *, largest: bool) -> F32:
+    a, b = np.broadcast_arrays(_float32(a), _float32(b))
+    x, y = a.view(np.int32).astype(np.int64), b.view(np.int32).astype(np.int64)
+    # order of the bit patterns: negative numbers downwards, -0 below +0
+    x, y = (np.where(v < 0, -(v & 0x7FFFFFFF) - 1, v) for v in (x, y))
+    out = np.where((x > y) == largest, a, b)
+    out = np.where(x == y, a, out)
+    nan = np.isnan(a) | np.isnan(b)
+    return canonical(np.where(nan, np.float32(np.nan), out).astype(np.float32))
+
+
+def maximum(a: F32, b: F32) -> F32:
+    """IEEE 754-2019 maximum: NaN wins, -0 < +0."""
+    return _extreme(np.ascontiguousarray(a), np.ascontiguousarray(b), largest=True)
+
+
+def minimum(a: F32, b: F32) -> F32:
+    """IEEE 754-2019 minimum: NaN wins, -0 < +0."""
+    return _extreme(np.ascontiguousarray(a), np.ascontiguousarray(b), largest=False)
+
+
+def alu(op: AluOp, a: F32, b: F32) -> F32:
+    """One ALU stage of the vector engine; BYPASS gives `a`, with its NaN made canonical."""
+    if op == AluOp.BYPASS:
+        return canonical(_float32(a))
+    table = {AluOp.ADD: add, AluOp.SUB: sub, AluOp.MUL: mul, AluOp.MAX: maximum, AluOp.MIN: minimum}
+    return table[op](a, b)
+
+
+def two_sum(a: F64, b: F64) -> tuple[F64, F64]:
+    """(s, e): s = fl(a + b), and a + b = s + e exactly (Knuth). e is NaN where s is not finite."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def round_to_odd(s: F64, error: F64) -> F64:
+    """float64 s + error, with |error| below one unit in the last place of s, rounded to odd: a later rounding to FP32 is then the only one.
+
+    Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", IEEE Trans. Computers 57(4), 2008.
+    """
+    bits = s.view(np.int64)
+    change = np.where((error > 0) == (s > 0), 1, -1)
+    inexact = (error != 0) & np.isfinite(error) & (bits & 1 == 0)
+    return np.where(inexact, bits + change, bits).view(np.float64)

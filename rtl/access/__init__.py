@@ -1,0 +1,1 @@
+"""Access patterns in hardware: address walkers, lane readers, lane writers."""

@@ -1,0 +1,1 @@
+"""Tensor engine: weight loads, moving columns, results into PSUM."""
