@@ -54,7 +54,7 @@ def _round_to(fmt: FloatFormat, magnitude: F64) -> NDArray[np.int64]:
     """Codes without sign of finite magnitudes that are exact in float64; past `max_code` where they overflow."""
     _, exp = np.frexp(magnitude)
     least = fmt.min_exp - fmt.man_bits
-    lsb = np.maximum(exp.astype(np.int64) - fmt.sig_bits, least)
+    lsb = np.where(magnitude == 0, least, np.maximum(exp.astype(np.int64) - fmt.sig_bits, least))
     # Beyond the format's own exponents every value overflows alike; keeps the shift below in range.
     lsb = np.minimum(lsb, least + (1 << fmt.exp_bits))
     steps = np.minimum(np.rint(np.ldexp(magnitude, -lsb.astype(np.int32))), 2.0 ** (fmt.sig_bits + 1))

@@ -17,6 +17,7 @@ from amaranth import signed, unsigned
 from amaranth.lib import data
 
 from models.formats import FLOATS, MAC_DTYPES, MX_PACK, PACKED, DType, FloatFormat
+from rtl.fp.step import StepConfig
 
 DIGITS = MX_PACK
 EXP_BITS = 9
@@ -92,26 +93,9 @@ class PeConfig:
         return max(need)
 
     @property
-    def below(self) -> int:
-        """Most positions that the FP32 addend is kept exact below the sum's last bit.
-
-        Further down it is smaller than the sum's last bit, and is told by a sticky bit; the rounding position of the result must
-        lie above that bit, hence the second bound for narrow sums.
-        """
-        return max(23, 49 - self.sum_bits)
-
-    @property
-    def above(self) -> int:
-        """Most positions that the FP32 addend's last bit is kept exact above the sum's last bit.
-
-        Further up the sum is below half of the last place of anything near the addend, and is told by a sticky bit.
-        """
-        return self.sum_bits + 1
-
-    @property
-    def window_bits(self) -> int:
-        """Bits of the aligned sum."""
-        return max(24 + self.above, self.sum_bits + self.below + 1)
+    def step(self) -> StepConfig:
+        """The FP32 step that takes the sum."""
+        return StepConfig(bits=self.sum_bits)
 
 
 class OperandLayout(data.StructLayout):

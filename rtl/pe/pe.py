@@ -5,8 +5,9 @@ from typing import Any
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 
+from rtl.fp.round import EXP_BITS, normalise
+from rtl.fp.step import LATENCY, AddendLayout, Fp32Step
 from rtl.pe.operand import DIGITS, OperandLayout, PeConfig
-from rtl.pe.step import EXP_BITS, LATENCY, AddendLayout, Fp32Step, normalise
 from rtl.tiles import ClockedTile, TileLibrary
 
 PRODUCT_LATENCY = 3
@@ -60,10 +61,10 @@ class ProcessingElement(ClockedTile):
             m.d.sync += active.eq(shadow)
 
         total, exp, all_neg, inf, inf_neg, nan = self._multiply(m, active, moving)
-        addend = Signal(AddendLayout(cfg), reset_less=True)
+        addend = Signal(AddendLayout(cfg.step), reset_less=True)
         self._normalise(m, addend, total, exp, all_neg, inf, inf_neg, nan)
-        m.submodules.step = step = self.tiles.place(Fp32Step, cfg)
-        m.d.comb += [step.psum_in.eq(self.psum_in), step.addend.eq(addend), self.psum_out.eq(step.psum_out)]
+        m.submodules.step = step = self.tiles.place(Fp32Step, cfg.step)
+        m.d.comb += [step.a.eq(self.psum_in), step.addend.eq(addend), self.psum_out.eq(step.o)]
         return m
 
     def _multiply(self, m: Module, a: Any, b: Any) -> tuple[Signal, ...]:

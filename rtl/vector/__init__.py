@@ -1,0 +1,1 @@
+"""Vector engine: FP32 lanes between access patterns."""

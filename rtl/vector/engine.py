@@ -1,0 +1,206 @@
+"""Vector engine: TENSOR_COPY, TENSOR_TENSOR, TENSOR_SCALAR."""
+
+from typing import Any
+
+from amaranth import C, Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from models.config import ChipConfig
+from models.isa import Engine, ErrorCode, Flag, Space
+from rtl.access.reader import LaneReader, LaneReaderConfig
+from rtl.access.writer import LaneWriter, LaneWriterConfig
+from rtl.interfaces import (
+    EngineSignature,
+    LaneReadSignature,
+    LaneWriteSignature,
+    lanes_layout,
+    psum_addr_bits,
+    sbuf_addr_bits,
+)
+from rtl.lib.element import log2_bytes
+from rtl.lib.queue import Queue, QueueConfig
+from rtl.tiles import TileLibrary
+from rtl.vector.front import CheckedLayout, VectorFront
+from rtl.vector.lane import FP32_CODE, LATENCY, LaneConfig, VectorLane
+
+RESULTS = 16
+"""Results on their way through the lanes or waiting to be written."""
+
+
+class VectorEngine(wiring.Component):
+    """Ports: ctl (EngineSignature); sbuf0, sbuf1, psum0, psum1 (lane reads of operands 0 and 1); sbuf_w, psum_w (lane writes).
+
+    One instruction after the other: the next one starts when all of the last one's writes have been accepted, and its update follows
+    that. One element of every lane a cycle. Elements are read before the same element is written, so in place works; an instruction
+    whose destination overlaps its sources in another order is not defined.
+
+    Errors: ILLEGAL_FIELD before anything is done; SBUF_RANGE or PSUM_RANGE at the first bad element, when earlier ones may have been
+    written.
+    """
+
+    def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        p = config.partitions
+        sbuf, psum = sbuf_addr_bits(config), psum_addr_bits(config)
+        super().__init__(
+            {
+                "ctl": Out(EngineSignature()),
+                "sbuf0": Out(LaneReadSignature(sbuf, p)),
+                "sbuf1": Out(LaneReadSignature(sbuf, p)),
+                "psum0": Out(LaneReadSignature(psum, p)),
+                "psum1": Out(LaneReadSignature(psum, p)),
+                "sbuf_w": Out(LaneWriteSignature(sbuf, p)),
+                "psum_w": Out(LaneWriteSignature(psum, p)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        cfg, p = self.config, self.config.partitions
+        m.submodules.front = front = self.tiles.place(VectorFront, cfg)
+        shape = {"partitions": p, "sbuf_addr_bits": sbuf_addr_bits(cfg), "psum_addr_bits": psum_addr_bits(cfg)}
+        readers = []
+        for i in range(2):
+            m.submodules[f"reader{i}"] = reader = self.tiles.place(LaneReader, LaneReaderConfig(**shape))
+            connect(m, reader.sbuf, flipped(getattr(self, f"sbuf{i}")))
+            connect(m, reader.psum, flipped(getattr(self, f"psum{i}")))
+            readers.append(reader)
+        m.submodules.writer = writer = self.tiles.place(LaneWriter, LaneWriterConfig(**shape))
+        connect(m, writer.sbuf, flipped(self.sbuf_w))
+        connect(m, writer.psum, flipped(self.psum_w))
+        connect(m, flipped(self.ctl.issue), front.issue)
+
+        flush, dead, idle = Signal(), Signal(), Signal()
+        now = Signal(CheckedLayout())
+        start, have_scalar, done = Signal(), Signal(), Signal()
+        checked = front.checked.payload
+        instr = checked.issue.instr
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += idle.eq(1)
+                ready = [readers[0].start.ready, readers[1].start.ready, writer.start.ready]
+                m.d.comb += start.eq(front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush)
+                with m.If(start):
+                    m.d.sync += [now.eq(checked), have_scalar.eq(0), done.eq(0)]
+                    m.next = "RUN"
+            with m.State("RUN"):
+                with m.If(writer.done):
+                    m.d.sync += done.eq(1)
+                m.d.comb += self.ctl.update.valid.eq(done & (~now.scalar | have_scalar) & ~flush)
+                with m.If(flush | (self.ctl.update.valid & self.ctl.update.ready)):
+                    m.next = "IDLE"
+        m.d.comb += [
+            front.checked.ready.eq(start),
+            readers[0].start.valid.eq(start),
+            readers[0].start.payload.ap.eq(instr.src0),
+            readers[0].start.payload.size.eq(log2_bytes(instr.src0.dtype)),
+            readers[1].start.valid.eq(start & (checked.pair | checked.scalar)),
+            readers[1].start.payload.ap.eq(instr.src1),
+            readers[1].start.payload.size.eq(log2_bytes(instr.src1.dtype)),
+            writer.start.valid.eq(start),
+            writer.start.payload.ap.eq(instr.dst),
+            writer.start.payload.size.eq(log2_bytes(instr.dst.dtype)),
+            writer.start.payload.parts.eq(instr.parts),
+            self.ctl.update.payload.mode.eq(now.issue.instr.update_mode),
+            self.ctl.update.payload.sem.eq(now.issue.instr.update_sem),
+            self.ctl.update.payload.value.eq(now.issue.instr.update_value),
+            *(unit.clear.eq(flush) for unit in (*readers, writer)),
+            self.ctl.busy.eq(~front.idle | ~idle | ~readers[0].idle | ~readers[1].idle | ~writer.idle),
+        ]
+        self._lanes(m, now, readers, writer, have_scalar, flush)
+        self._faults(m, front, now, readers, writer, idle, flush, dead)
+        return m
+
+    def _lanes(
+        self, m: Module, now: Any, readers: list[Any], writer: Any, have_scalar: Signal, flush: Signal
+    ) -> None:
+        """Operands into the lanes while there is room for their results."""
+        p = self.config.partitions
+        m.submodules.results = results = self.tiles.place(Queue, QueueConfig(width=32 * p, depth=RESULTS))
+        instr = now.issue.instr
+        scalar = Signal(lanes_layout(p), reset_less=True)
+        first, second = readers[0].out, readers[1].out
+        fire, credit = Signal(), Signal(range(RESULTS + 1), init=RESULTS)
+        second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
+        taken = Signal()
+        m.d.comb += [
+            fire.eq(first.valid & second_ok & (credit != 0) & ~flush),
+            first.ready.eq(fire),
+            second.ready.eq(Mux(now.pair, fire, now.scalar & ~have_scalar)),
+            taken.eq(results.o.valid & results.o.ready),
+        ]
+        with m.If(now.scalar & ~have_scalar & second.valid & second.ready):
+            m.d.sync += [have_scalar.eq(1), scalar.eq(second.payload.data)]
+        m.d.sync += credit.eq(credit - fire + taken)
+        under_way = Signal(LATENCY)
+        m.d.sync += under_way.eq((under_way << 1) | fire)
+        with m.If(flush):
+            m.d.sync += [credit.eq(RESULTS), under_way.eq(0)]
+        imm = ~now.pair & ~now.scalar
+        saturate = Flag.SATURATE.bit_length() - 1
+        outs: list[Value] = []
+        for i in range(p):
+            m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
+            m.d.comb += [
+                lane.a.eq(first.payload.data[i]),
+                lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
+                lane.c.eq(instr.imm1),
+                lane.a_dtype.eq(instr.src0.dtype),
+                lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
+                lane.o_dtype.eq(instr.dst.dtype),
+                lane.op0.eq(instr.op0),
+                lane.op1.eq(instr.op1),
+                lane.saturate.eq(instr.flags[saturate]),
+                lane.copy.eq(now.copy),
+            ]
+            outs.append(lane.o)
+        m.d.comb += [
+            results.clear.eq(flush),
+            results.i.valid.eq(under_way[-1]),
+            results.i.payload.eq(Cat(outs)),
+            writer.data.valid.eq(results.o.valid),
+            writer.data.payload.as_value().eq(results.o.payload),
+            results.o.ready.eq(writer.data.ready),
+        ]
+
+    def _faults(
+        self,
+        m: Module,
+        front: Any,
+        now: Any,
+        readers: list[Any],
+        writer: Any,
+        idle: Signal,
+        flush: Signal,
+        dead: Signal,
+    ) -> None:
+        """The first fault: report it, forget what is under way, and stay dead until `clear`."""
+        checked, instr = front.checked, now.issue.instr
+
+        def range_code(ap: Any) -> Value:
+            return Mux(ap.space == Space.PSUM, ErrorCode.PSUM_RANGE.value, ErrorCode.SBUF_RANGE.value)
+
+        illegal = checked.valid & ~checked.payload.legal & idle
+        faults: list[tuple[Value, Value, Value, Value]] = [
+            (illegal, C(ErrorCode.ILLEGAL_FIELD.value, 8), checked.payload.issue.index, C(0, 32)),
+            (writer.error_valid, range_code(instr.dst), now.issue.index, writer.error_addr),
+            (readers[0].error_valid, range_code(instr.src0), now.issue.index, readers[0].error_addr),
+            (readers[1].error_valid, range_code(instr.src1), now.issue.index, readers[1].error_addr),
+        ]
+        valid, flush_next, error = Signal(), Signal(), self.ctl.error
+        m.d.comb += [
+            valid.eq(Cat([f[0] for f in faults]).any() & ~dead & ~self.ctl.clear),
+            self.ctl.error_valid.eq(valid),
+            error.engine.eq(Engine.VECTOR),
+            flush.eq(flush_next | self.ctl.clear),
+            front.clear.eq(flush | dead),
+        ]
+        for n, (fault, code, index, addr) in enumerate(faults):
+            with m.If(fault) if n == 0 else m.Elif(fault):
+                m.d.comb += [error.code.eq(code), error.index.eq(index), error.addr.eq(addr)]
+        m.d.sync += flush_next.eq(valid)
+        with m.If(valid):
+            m.d.sync += dead.eq(1)
+        with m.If(self.ctl.clear):
+            m.d.sync += dead.eq(0)

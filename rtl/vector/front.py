@@ -1,0 +1,146 @@
+"""Front of the vector engine: takes instructions one by one, measures their patterns, checks their fields."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from models.config import ChipConfig
+from models.formats import FLOATS, INTS, DType
+from models.isa import AluOp, Flag, Opcode, Space
+from rtl.access.size import LATENCY, PatternSize, SizeConfig
+from rtl.interfaces import IssueLayout
+from rtl.lib.element import log2_bytes
+from rtl.tiles import TileLibrary
+
+
+class CheckedLayout(data.StructLayout):
+    """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
+
+    copy: same type on both sides. pair: src1 is read, element by element. scalar: src1 is read once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "issue": IssueLayout(),
+                "legal": unsigned(1),
+                "copy": unsigned(1),
+                "pair": unsigned(1),
+                "scalar": unsigned(1),
+            }
+        )
+
+
+def _one_of(code: Value, dtypes: Any) -> Value:
+    return reduce(or_, [code == d.value for d in dtypes], C(0, 1))
+
+
+class VectorFront(wiring.Component):
+    """Ports: issue (instructions), checked (one item for each), clear, idle. LATENCY + 2 cycles an instruction."""
+
+    def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        super().__init__(
+            {
+                "issue": In(stream.Signature(IssueLayout())),
+                "checked": Out(stream.Signature(CheckedLayout())),
+                "clear": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        item = Signal(CheckedLayout())
+        instr = item.issue.instr
+        wait = Signal(range(LATENCY + 1))
+        sizes = {}
+        for name in ("dst", "src0", "src1"):
+            unit = self.tiles.place(PatternSize, SizeConfig())
+            m.submodules[f"size_{name}"] = unit
+            ap = getattr(self.issue.payload.instr, name)
+            m.d.comb += [
+                unit.start.eq(self.issue.valid & self.issue.ready),
+                unit.counts.as_value().eq(Cat(ap.count0, ap.count1, ap.count2, ap.count3)),
+            ]
+            sizes[name] = unit.size
+        copy = (instr.opcode == Opcode.TENSOR_COPY) & (instr.dst.dtype == instr.src0.dtype)
+        pair = instr.opcode == Opcode.TENSOR_TENSOR
+        scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
+        scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
+        legal = self._legal(m, instr, sizes, copy, pair, scalar)
+        m.d.comb += self.checked.payload.eq(item)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += [self.issue.ready.eq(~self.clear), self.idle.eq(1)]
+                with m.If(self.issue.valid & ~self.clear):
+                    m.d.sync += [item.issue.eq(self.issue.payload), wait.eq(LATENCY - 1)]
+                    m.next = "MEASURE"
+            with m.State("MEASURE"):
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.d.sync += [item.legal.eq(legal), item.copy.eq(copy), item.pair.eq(pair), item.scalar.eq(scalar)]
+                    m.next = "CHECKED"
+            with m.State("CHECKED"):
+                m.d.comb += self.checked.valid.eq(~self.clear)
+                with m.If(self.checked.ready | self.clear):
+                    m.next = "IDLE"
+        return m
+
+    def _pattern(self, m: Module, name: str, ap: Any, parts: Value) -> Value:
+        """Type and space known, address aligned, partitions in range."""
+        p = self.config.partitions
+        step = (p // 4).bit_length() - 1
+        ok = Signal(name=f"{name}_ok")
+        size = log2_bytes(ap.dtype)
+        misaligned = (ap.addr[0] & (size != 0)) | (ap.addr[1] & size[1])
+        m.d.comb += ok.eq(
+            _one_of(ap.dtype, DType)
+            & (ap.space <= max(Space))
+            & ~misaligned
+            & (ap.part[:step] == 0)
+            & (ap.part + parts <= p)
+        )
+        return ok
+
+    def _legal(
+        self, m: Module, instr: Any, sizes: dict[str, Value], copy: Value, pair: Value, scalar: Value
+    ) -> Signal:
+        """The field rules of models.machine for this engine's own opcodes."""
+        dst, src0, src1, parts = instr.dst, instr.src0, instr.src1, instr.parts
+        is_copy = instr.opcode == Opcode.TENSOR_COPY
+        is_scalar = instr.opcode == Opcode.TENSOR_SCALAR
+        writable = {*FLOATS, *INTS}
+        readable = {*writable, DType.E8M0}
+        top = max(AluOp).value
+        allowed = Mux(is_scalar, int(Flag.SATURATE | Flag.SRC1_SCALAR), int(Flag.SATURATE))
+        second = pair | scalar
+        fields = (
+            (parts >= 1)
+            & (parts <= self.config.partitions)
+            & ((instr.flags & ~allowed[:8]) == 0)
+            & (instr.op0 <= top)
+            & (instr.op1 <= top)
+            & ~(is_copy & ((instr.op0 != 0) | (instr.op1 != 0)))
+            & ~(pair & (instr.op1 != 0))
+        )
+        types = copy | (
+            _one_of(dst.dtype, sorted(writable))
+            & _one_of(src0.dtype, sorted(readable))
+            & (~second | _one_of(src1.dtype, sorted(readable)))
+        )
+        shape = (sizes["dst"] == sizes["src0"]) & (~second | (sizes["src1"] == Mux(scalar, 1, sizes["dst"])))
+        legal = Signal()
+        m.d.comb += legal.eq(
+            fields
+            & types
+            & shape
+            & self._pattern(m, "dst", dst, parts)
+            & self._pattern(m, "src0", src0, parts)
+            & (~second | self._pattern(m, "src1", src1, parts))
+        )
+        return legal

@@ -1,0 +1,24 @@
+"""Encode against models, in Verilator and Icarus."""
+
+import pytest
+
+from rtl.fp.encode import Encode, EncodeConfig
+from sim.runner import run_bench
+
+
+def _run(vectors: int, simulator: str = "verilator", *, exhaustive: bool = False) -> None:
+    parameters = {"tile": "encode", "vectors": vectors, "exhaustive": exhaustive}
+    run_bench(Encode, EncodeConfig(), "tb.fp.tb_fp", simulator=simulator, parameters=parameters)
+
+
+def test_exact() -> None:
+    _run(1500)
+
+
+def test_icarus() -> None:
+    _run(300, "icarus")
+
+
+@pytest.mark.regress
+def test_many() -> None:
+    _run(20000, exhaustive=True)
