@@ -1,0 +1,1 @@
+"""AXI at the chip's edge: memory crossbar, host port."""

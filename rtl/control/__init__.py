@@ -1,0 +1,1 @@
+"""Core control: instruction fetch, sequencers, semaphores, errors, registers."""
