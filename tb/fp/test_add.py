@@ -12,7 +12,7 @@ def _run(vectors: int, simulator: str = "verilator", *, exhaustive: bool = False
 
 
 def test_exact() -> None:
-    _run(60000)
+    _run(200000)
 
 
 def test_icarus() -> None:

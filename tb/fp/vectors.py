@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 U32 = NDArray[np.uint32]
 
-CORNERS = np.array(
-    [0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x4B7FFFFF, 0x4B800000, 0x7F7FFFFF]
-    + [0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x00400000, 0x33800000, 0x34000000, 0x7F000000, 0x1A0A3664],
-    dtype=np.uint32,
-)
+ZERO_AND_SUBNORMALS = (0, 1, 2, 0x00400000, 0x7FFFFF)
+NORMALS = (0x800000, 0x800001, 0x1A0A3664, 0x33800000, 0x34000000, 0x3F7FFFFF, 0x3F800000, 0x3F800001)
+LARGE = (0x4B7FFFFF, 0x4B800000, 0x7F000000, 0x7F7FFFFF)
+SPECIAL = (0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF)
+CORNERS = np.array([*ZERO_AND_SUBNORMALS, *NORMALS, *LARGE, *SPECIAL], dtype=np.uint32)
 
 
 def seeded(seed: int) -> np.random.Generator:
@@ -65,7 +65,9 @@ async def pipeline(dut: Any, inputs: dict[str, U32], output: str, expected: U32,
             got = int(out.value)
             if got != want[n - latency]:
                 given = {name: f"{values[n - latency]:#010x}" for name, values in inputs.items()}
-                raise AssertionError(f"vector {n - latency}, {given}: {got:#010x}, not {want[n - latency]:#010x}")
+                raise AssertionError(
+                    f"vector {n - latency}, {given}: {got:#010x}, not {want[n - latency]:#010x}"
+                )
         if n < len(want):
             for handle, values in handles:
                 handle.value = values[n]
