@@ -1,28 +1,78 @@
-"""One core: memories, engines, DMA, sequencers and control, composed. No arithmetic here."""
+"""One core: memories, engines, DMA and control, composed. No arithmetic here."""
 
 from typing import Any
 
-from amaranth import Cat, Module, Signal
-from amaranth.lib import stream
+from amaranth import Module
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from models.config import ChipConfig
 from models.isa import Engine
-from rtl.control.errors import ErrorConfig, ErrorUnit
-from rtl.control.fetch import FetchConfig, InstructionFetch
-from rtl.control.registers import CoreRegisters
-from rtl.control.semaphores import SemaphoreConfig, SemaphoreUnit
-from rtl.control.sequencer import Sequencer, SequencerConfig
+from rtl.control.unit import ControlUnit
 from rtl.dma.engine import DmaEngine
 from rtl.interfaces import BurstReadSignature, BurstWriteSignature, CoreControlSignature
-from rtl.lib.arbiter import StreamArbiter
 from rtl.memory.psum import Psum
-from rtl.memory.sbuf import Sbuf
+from rtl.memory.sbuf import TENSOR_PORTS, Sbuf
 from rtl.tensor.engine import TensorEngine
-from rtl.tiles import ClockedTile, TileLibrary
+from rtl.tiles import TileLibrary
 from rtl.vector.engine import VectorEngine
 
 READERS = len(Engine) + 1
 """Burst read ports of a core: one instruction fetch an engine, then DMA."""
 WRITERS = 1
 """Burst write ports of a core: DMA."""
+
+
+class Core(wiring.Component):
+    """Members
+    -------
+    control: host side of the core's registers. read0 ..., write0 ...: to the memory channels.
+    core_index, chip_id: the core's and the chip's numbers in addresses.
+    """
+
+    def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        ports: dict[str, Any] = {f"read{i}": Out(BurstReadSignature()) for i in range(READERS)}
+        ports |= {f"write{i}": Out(BurstWriteSignature()) for i in range(WRITERS)}
+        super().__init__({**ports, "control": Out(CoreControlSignature()), "core_index": In(8), "chip_id": In(16)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        blocks = {
+            "control": ControlUnit,
+            "tensor": TensorEngine,
+            "vector": VectorEngine,
+            "dma": DmaEngine,
+            "sbuf": Sbuf,
+            "psum": Psum,
+        }
+        placed: dict[str, Any] = {}
+        for name, cls in blocks.items():
+            placed[name] = self.tiles.place(cls, self.config)
+            m.submodules[name] = placed[name]
+        control, tensor, vector, dma, sbuf, psum = placed.values()
+
+        connect(m, control.control, flipped(self.control))
+        for e in Engine:
+            connect(m, getattr(control, f"fetch{e.value}"), flipped(getattr(self, f"read{e.value}")))
+        connect(m, dma.read, flipped(getattr(self, f"read{len(Engine)}")))
+        connect(m, dma.write, flipped(self.write0))
+        for name in ("tensor", "vector", "dma"):
+            connect(m, getattr(control, name), placed[name].ctl)
+
+        for name in TENSOR_PORTS:
+            connect(m, getattr(tensor, name), getattr(sbuf, name))
+        connect(m, tensor.accumulate, psum.accumulate)
+        for memory, owner in (("sbuf", sbuf), ("psum", psum)):
+            for i in range(2):
+                connect(m, getattr(vector, f"{memory}{i}"), getattr(owner, f"vector{i}"))
+            connect(m, getattr(vector, f"{memory}_w"), owner.vector_w)
+            connect(m, getattr(dma, f"{memory}_read"), owner.row_read)
+            connect(m, getattr(dma, f"{memory}_write"), owner.row_write)
+        m.d.comb += [
+            control.columns.eq(tensor.columns),
+            control.chip_id.eq(self.chip_id),
+            dma.chip_id.eq(self.chip_id),
+            dma.core_index.eq(self.core_index),
+        ]
+        return m

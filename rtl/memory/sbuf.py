@@ -8,14 +8,14 @@ TENSOR_PORTS = ("moving", "moving_scale", "stationary", "stationary_scale")
 
 
 def sbuf_memory(config: ChipConfig) -> MemoryControllerConfig:
-    """The memory that SBUF is: the tensor engine's ports win over the vector engine's and the DMA's."""
+    """The memory that SBUF is: the moving columns win over everything else, until somebody starves."""
     return MemoryControllerConfig(
         partitions=config.partitions,
         bytes_per_partition=config.sbuf.bytes_per_partition,
         banks=config.sbuf.banks,
         lane_reads=(*TENSOR_PORTS, "vector0", "vector1"),
         lane_writes=("vector_w",),
-        preferred=TENSOR_PORTS,
+        preferred=("moving",),
         starvation_limit=config.core.starvation_limit,
     )
 

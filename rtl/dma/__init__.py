@@ -1,0 +1,1 @@
+"""DMA: strided rows between memory channels, SBUF and PSUM."""

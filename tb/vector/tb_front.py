@@ -1,0 +1,187 @@
+"""VectorFront: its verdict on legal, slightly wrong and very large instructions is the functional model's."""
+
+import random
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge, ReadOnly
+
+from models import encoding, isa
+from models.formats import DType
+from models.isa import Engine, Flag, Opcode
+from rtl.access.size import LATENCY as SIZE_LATENCY
+from sim.runner import params
+from tb.vector.instructions import (
+    CONFIG,
+    Judge,
+    is_legal,
+    mutated,
+    new_core,
+    put_ap,
+    put_small,
+    random_instruction,
+    used_aps,
+)
+
+ISSUE_BITS = 8 * isa.INSTR_BYTES + 40
+
+
+class Front:
+    """Sends instructions one by one and checks what comes out."""
+
+    def __init__(self, dut: Any):
+        self.dut, self.core, self.index = dut, new_core(Judge), 0
+        self.verdicts = {True: 0, False: 0}
+
+    async def start(self) -> None:
+        Clock(self.dut.clk, 10, unit="ns", impl="gpi").start()
+        for pin in (self.dut.issue__valid, self.dut.checked__ready, self.dut.clear):
+            pin.value = 0
+        self.dut.rst.value = 1
+        for _ in range(3):
+            await FallingEdge(self.dut.clk)
+        self.dut.rst.value = 0
+
+    async def check(self, word: bytes, *, hasty: bool = False) -> None:
+        dut = self.dut
+        self.index = random.getrandbits(32)
+        issue = int.from_bytes(word, "little") | self.index << 1024 | int(Engine.VECTOR) << 1056
+        await FallingEdge(dut.clk)
+        dut.issue__payload.value, dut.issue__valid.value = issue, 1
+        await ReadOnly()
+        assert int(dut.idle.value) == 1
+        assert int(dut.issue__ready.value) == 1
+        cycles = 0
+        while True:
+            await FallingEdge(dut.clk)
+            dut.issue__valid.value = 0
+            dut.issue__payload.value = random.getrandbits(ISSUE_BITS)
+            dut.checked__ready.value = int(hasty or random.random() < 0.5)
+            await ReadOnly()
+            cycles += 1
+            assert int(dut.idle.value) == 0
+            assert int(dut.issue__ready.value) == 0
+            if int(dut.checked__valid.value):
+                self._compare(word, issue, int(dut.checked__payload.value))
+                if int(dut.checked__ready.value):
+                    break
+            assert cycles < 100
+        if hasty:
+            assert cycles == SIZE_LATENCY + 1
+        await FallingEdge(dut.clk)
+        dut.checked__ready.value = 0
+
+    def _compare(self, word: bytes, issue: int, item: int) -> None:
+        legal = is_legal(self.core, word)
+        self.verdicts[legal] += 1
+        raw = encoding.raw_fields(word)
+        assert item & (1 << ISSUE_BITS) - 1 == issue
+        flags = item >> ISSUE_BITS
+        assert flags & 1 == legal, (
+            f"legal is {flags & 1}: {raw}, {[encoding.raw_ap(word, n) for n in used_aps(word)]}"
+        )
+        if legal:
+            same = encoding.raw_ap(word, "dst")["dtype"] == encoding.raw_ap(word, "src0")["dtype"]
+            scalar = raw["opcode"] == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
+            copy = raw["opcode"] == Opcode.TENSOR_COPY and same
+            want = copy << 1 | (raw["opcode"] == Opcode.TENSOR_TENSOR) << 2 | bool(scalar) << 3
+            assert flags & 14 == want
+
+
+async def _started(dut: Any) -> Front:
+    front = Front(dut)
+    await front.start()
+    return front
+
+
+@cocotb.test()
+async def random_mistakes(dut: Any) -> None:
+    """Legal instructions, and the same with one or two fields changed."""
+    front = await _started(dut)
+    for _ in range(params()["instructions"]):
+        word = random_instruction()
+        for _ in range(random.choice([0, 1, 1, 1, 2])):
+            word = mutated(word)
+        await front.check(word, hasty=random.random() < 0.3)
+    assert min(front.verdicts.values()) > params()["instructions"] // 10, front.verdicts
+
+
+@cocotb.test()
+async def every_value_of_every_code(dut: Any) -> None:
+    """All 256 values of each one-byte field, from a legal instruction of each kind."""
+    front = await _started(dut)
+    step = 1 if params()["instructions"] > 1000 else 37
+    for opcode in (Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR):
+        word = random_instruction()
+        while encoding.raw_fields(word)["opcode"] != opcode:
+            word = random_instruction()
+        for value in range(0, 256, step):
+            for name in ("parts", "op0", "op1", "flags"):
+                await front.check(put_small(word, name, value), hasty=True)
+            for ap in used_aps(word):
+                for name in ("space", "dtype", "part"):
+                    await front.check(put_ap(word, ap, name, value), hasty=True)
+
+
+@cocotb.test()
+async def large_sizes(dut: Any) -> None:
+    """Sizes up to 65535**4 are compared exactly: equal ones in another order, and ones that differ by a factor, or by 2**32 or more."""
+    front = await _started(dut)
+    tricky = [
+        ((0x8000, 0x8000, 4, 1), (0x8000, 0x8000, 8, 1)),
+        ((0x8000, 0x8000, 0x8000, 2), (0x8000, 0x8000, 0x8000, 4)),
+        ((0x100, 0x100, 0x100, 0x100), (0x100, 0x100, 0x100, 0)),
+        ((0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF), (0xFFFF, 0xFFFF, 0xFFFF, 0xFFFE)),
+        ((0xFFFF, 0xFFFF, 0xFFFF, 0), (0, 1, 1, 1)),
+        ((0xFFFF, 0x101, 1, 1), (0xFF, 0x101, 0x101, 1)),
+        ((0xFFFF, 3, 0xFFFF, 5), (0xFFFF, 0xFFFF, 5, 3)),
+        ((0x1000, 0x1000, 0x1000, 0x1000), (1, 1, 1, 1)),
+        ((0x1000, 0x1000, 0x1000, 0x1000), (0x1000, 0x1000, 0x1000, 0x1001)),
+    ]
+    for _ in range(60):
+        word = random_instruction()
+        counts = random.choice(tricky)
+        for ap in used_aps(word):
+            scalar = ap == "src1" and encoding.raw_fields(word)["flags"] & Flag.SRC1_SCALAR
+            chosen = random.choice([(1, 1, 1, 1), counts[0], counts[1]]) if scalar else random.choice(counts)
+            for d, count in enumerate(chosen):
+                word = put_ap(word, ap, f"count{d}", count)
+        await front.check(word)
+
+
+@cocotb.test()
+async def clear_forgets(dut: Any) -> None:
+    """A clear at any moment: idle from the next cycle on, nothing comes out, nothing goes in meanwhile."""
+    front = await _started(dut)
+    for delay in (*range(10), *range(10)):
+        await FallingEdge(dut.clk)
+        dut.issue__payload.value = int.from_bytes(random_instruction(), "little")
+        dut.issue__valid.value = 1
+        await FallingEdge(dut.clk)
+        dut.issue__valid.value = 0
+        for _ in range(delay):
+            await FallingEdge(dut.clk)
+        dut.clear.value, dut.issue__valid.value = 1, 1
+        await ReadOnly()
+        assert int(dut.checked__valid.value) == 0
+        assert int(dut.issue__ready.value) == 0
+        await FallingEdge(dut.clk)
+        dut.clear.value, dut.issue__valid.value = 0, 0
+        await ReadOnly()
+        assert int(dut.idle.value) == 1
+        await front.check(random_instruction())
+
+
+@cocotb.test()
+async def packed_types(dut: Any) -> None:
+    """x4 types may be copied to the same type, and nothing else."""
+    front = await _started(dut)
+    for src in (DType.E4M3X4, DType.E2M1X4, DType.E8M0, DType.FP32):
+        for dst in (DType.E5M2X4, DType.E2M1X4, DType.E4M3X4, DType.E8M0, DType.FP32):
+            word = random_instruction()
+            for ap, dtype in (("src0", src), ("dst", dst)):
+                word = put_ap(
+                    put_ap(word, ap, "dtype", dtype), ap, "addr", 4 * random.randrange(CONFIG.partitions)
+                )
+            await front.check(word, hasty=True)
