@@ -53,7 +53,9 @@ class Decode(ClockedTile):
         m.d.comb += self.o.eq(out)
         return m
 
-    def _float(self, fmt: FloatFormat, mag: Signal, lsb: Signal, neg: Signal, inf: Signal, nan: Signal) -> list[Any]:
+    def _float(
+        self, fmt: FloatFormat, mag: Signal, lsb: Signal, neg: Signal, inf: Signal, nan: Signal
+    ) -> list[Any]:
         raw = self.raw[: fmt.width]
         frac, exp = raw[: fmt.man_bits], raw[fmt.man_bits : -1]
         normal = exp.any()

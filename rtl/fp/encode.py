@@ -47,8 +47,12 @@ class Encode(ClockedTile):
         sig = Signal(24, reset_less=True)
         shift = Signal(6, reset_less=True)
         base = Signal(32, reset_less=True)
-        neg, nan, over, is_float = (Signal(name=n, reset_less=True) for n in ("neg", "nan", "over", "is_float"))
-        limit, overflow, nan_code = (Signal(32, name=n, reset_less=True) for n in ("limit", "overflow", "nan_code"))
+        neg, nan, over, is_float = (
+            Signal(name=n, reset_less=True) for n in ("neg", "nan", "over", "is_float")
+        )
+        limit, overflow, nan_code = (
+            Signal(32, name=n, reset_less=True) for n in ("limit", "overflow", "nan_code")
+        )
         sign_bit = Signal(32, reset_less=True)
         m.d.sync += [
             sig.eq(Cat(frac, exp.any())),
@@ -64,7 +68,9 @@ class Encode(ClockedTile):
                     m.d.sync += is_float.eq(1)
             for dtype, (bits, is_signed) in INTS.items():
                 with m.Case(dtype.value):
-                    m.d.sync += self._integer(bits, is_signed, least, shift, limit, over, special & ~frac.any())
+                    m.d.sync += self._integer(
+                        bits, is_signed, least, shift, limit, over, special & ~frac.any()
+                    )
 
         # second stage: shift, round, compare
         fixed = Signal(2 * POINT)

@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
 from models.isa import Engine, ErrorCode, Flag, Space
@@ -59,7 +59,11 @@ class VectorEngine(wiring.Component):
         m = Module()
         cfg, p = self.config, self.config.partitions
         m.submodules.front = front = self.tiles.place(VectorFront, cfg)
-        shape = {"partitions": p, "sbuf_addr_bits": sbuf_addr_bits(cfg), "psum_addr_bits": psum_addr_bits(cfg)}
+        shape = {
+            "partitions": p,
+            "sbuf_addr_bits": sbuf_addr_bits(cfg),
+            "psum_addr_bits": psum_addr_bits(cfg),
+        }
         readers = []
         for i in range(2):
             m.submodules[f"reader{i}"] = reader = self.tiles.place(LaneReader, LaneReaderConfig(**shape))
@@ -76,10 +80,11 @@ class VectorEngine(wiring.Component):
         start, have_scalar, done = Signal(), Signal(), Signal()
         checked = front.checked.payload
         instr = checked.issue.instr
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += idle.eq(fsm.ongoing("IDLE"))
             with m.State("IDLE"):
-                m.d.comb += idle.eq(1)
-                ready = [readers[0].start.ready, readers[1].start.ready, writer.start.ready]
+                # writer.idle: after a clear, its last write may still wait for the memory; nothing may read past it
+                ready = [readers[0].start.ready, readers[1].start.ready, writer.start.ready, writer.idle]
                 m.d.comb += start.eq(front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush)
                 with m.If(start):
                     m.d.sync += [now.eq(checked), have_scalar.eq(0), done.eq(0)]

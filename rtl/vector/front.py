@@ -16,6 +16,9 @@ from rtl.interfaces import IssueLayout
 from rtl.lib.element import log2_bytes
 from rtl.tiles import TileLibrary
 
+SIZE = SizeConfig(bits=64)
+"""Sizes are compared exactly: the largest product of four counts has 64 bits."""
+
 
 class CheckedLayout(data.StructLayout):
     """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
@@ -40,7 +43,11 @@ def _one_of(code: Value, dtypes: Any) -> Value:
 
 
 class VectorFront(wiring.Component):
-    """Ports: issue (instructions), checked (one item for each), clear, idle. LATENCY + 2 cycles an instruction."""
+    """Ports: issue (instructions), checked (one item for each), clear, idle. LATENCY + 2 cycles an instruction.
+
+    checked.valid comes LATENCY + 1 cycles after an instruction was accepted; the next is accepted after that item was taken. clear: for as
+    long as it is high nothing is accepted or comes out, and what is under way is forgotten.
+    """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
@@ -60,7 +67,7 @@ class VectorFront(wiring.Component):
         wait = Signal(range(LATENCY + 1))
         sizes = {}
         for name in ("dst", "src0", "src1"):
-            unit = self.tiles.place(PatternSize, SizeConfig())
+            unit = self.tiles.place(PatternSize, SIZE)
             m.submodules[f"size_{name}"] = unit
             ap = getattr(self.issue.payload.instr, name)
             m.d.comb += [
@@ -74,16 +81,24 @@ class VectorFront(wiring.Component):
         scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
         m.d.comb += self.checked.payload.eq(item)
-        with m.FSM():
+        with m.FSM() as fsm:
+            m.d.comb += self.idle.eq(fsm.ongoing("IDLE"))
             with m.State("IDLE"):
-                m.d.comb += [self.issue.ready.eq(~self.clear), self.idle.eq(1)]
+                m.d.comb += self.issue.ready.eq(~self.clear)
                 with m.If(self.issue.valid & ~self.clear):
                     m.d.sync += [item.issue.eq(self.issue.payload), wait.eq(LATENCY - 1)]
                     m.next = "MEASURE"
             with m.State("MEASURE"):
                 m.d.sync += wait.eq(wait - 1)
-                with m.If(wait == 0):
-                    m.d.sync += [item.legal.eq(legal), item.copy.eq(copy), item.pair.eq(pair), item.scalar.eq(scalar)]
+                with m.If(self.clear):
+                    m.next = "IDLE"
+                with m.Elif(wait == 0):
+                    m.d.sync += [
+                        item.legal.eq(legal),
+                        item.copy.eq(copy),
+                        item.pair.eq(pair),
+                        item.scalar.eq(scalar),
+                    ]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
                 m.d.comb += self.checked.valid.eq(~self.clear)
@@ -117,12 +132,14 @@ class VectorFront(wiring.Component):
         writable = {*FLOATS, *INTS}
         readable = {*writable, DType.E8M0}
         top = max(AluOp).value
-        allowed = Mux(is_scalar, int(Flag.SATURATE | Flag.SRC1_SCALAR), int(Flag.SATURATE))
+        # All eight bits: the complement of a narrower constant would let the upper ones pass.
+        allowed = Signal(8)
+        m.d.comb += allowed.eq(Mux(is_scalar, int(Flag.SATURATE | Flag.SRC1_SCALAR), int(Flag.SATURATE)))
         second = pair | scalar
         fields = (
             (parts >= 1)
             & (parts <= self.config.partitions)
-            & ((instr.flags & ~allowed[:8]) == 0)
+            & ((instr.flags & ~allowed) == 0)
             & (instr.op0 <= top)
             & (instr.op1 <= top)
             & ~(is_copy & ((instr.op0 != 0) | (instr.op1 != 0)))

@@ -57,9 +57,16 @@ def new_core(kind: type[Core] = Core) -> Core:
     return kind(Machine(CONFIG), 0)
 
 
+def allowed_flags(opcode: Opcode) -> int:
+    """Bits of `flags` that an opcode knows; all of the other five to seven are illegal, as every unused bit of an instruction."""
+    return int(Flag.SATURATE) | (int(Flag.SRC1_SCALAR) if opcode == Opcode.TENSOR_SCALAR else 0)
+
+
 def execute(core: Core, word: bytes) -> Fault | None:
     """Run one vector instruction on a model core; what stops it is returned."""
     raw = encoding.raw_fields(word)
+    if raw["flags"] & ~allowed_flags(Opcode(raw["opcode"])):
+        return Fault(ErrorCode.ILLEGAL_FIELD)
     try:
         core._vector(Opcode(raw["opcode"]), word, raw)
     except Fault as fault:
