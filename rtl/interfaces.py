@@ -41,12 +41,14 @@ class ApLayout(data.FlexibleLayout):
 
 
 class InstrLayout(data.FlexibleLayout):
-    """The 1024-bit instruction word: header, small fields, DMA fields and access patterns as overlapping views."""
+    """The 1024-bit instruction word: header, small fields and access patterns as overlapping views; DMA's fields have the prefix `dma_`,
+
+    since a DMA's `dst` is not where a pattern's `dst` is.
+    """
 
     def __init__(self) -> None:
-        fields = {
-            f.name: data.Field(_shape(f), 8 * f.offset) for f in (*isa.HEADER, *isa.SMALL, *isa.DMA_FIELDS)
-        }
+        fields = {f.name: data.Field(_shape(f), 8 * f.offset) for f in (*isa.HEADER, *isa.SMALL)}
+        fields |= {f"dma_{f.name}": data.Field(_shape(f), 8 * f.offset) for f in isa.DMA_FIELDS}
         fields |= {name: data.Field(ApLayout(), 8 * offset) for name, offset in isa.AP_OFFSETS.items()}
         super().__init__(8 * isa.INSTR_BYTES, fields)
 

@@ -13,9 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rtl.chip import Chip
-
 from models.config import ChipConfig
+from rtl.chip import Chip
 from sim.emit import emit_tile, placed_tiles, write_files
 from sim.memory_map import c_header, markdown, memory_map
 

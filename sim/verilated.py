@@ -14,6 +14,7 @@ from models.config import ChipConfig
 from sim import tools
 from sim.netlist import write_netlist
 from sim.tools import SimulationError
+from sim.verilator_control import control_file
 
 NATIVE = Path(__file__).parent / "native" / "chip.cpp"
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "verilated"
@@ -87,6 +88,8 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "ports.h").write_text(ports_header(config))
+    modules = {source.stem: source.read_text() for source in netlist.sources}
+    (folder / "control.vlt").write_text(control_file(modules, "chip"))
     log = folder / "build.log"
     flags = [
         "--cc",
@@ -114,7 +117,7 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
     if trace:
         flags.append("--trace-fst")
     _run(
-        [str(tool.program), *flags, *map(str, netlist.sources)],
+        [str(tool.program), *flags, str(folder / "control.vlt"), *map(str, netlist.sources)],
         tool.env,
         log,
         "verilator",

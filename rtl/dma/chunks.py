@@ -107,15 +107,15 @@ class ChunkGenerator(wiring.Component):
                 m.d.comb += self.done.eq(1)
                 with m.If(self.start):
                     m.d.sync += [
-                        src.eq(self.instr.src),
-                        dst.eq(self.instr.dst),
-                        src_stride.eq(self.instr.src_stride),
-                        dst_stride.eq(self.instr.dst_stride),
-                        row_bytes.eq(self.instr.row_bytes),
-                        rows.eq(self.instr.rows),
+                        src.eq(self.instr.dma_src),
+                        dst.eq(self.instr.dma_dst),
+                        src_stride.eq(self.instr.dma_src_stride),
+                        dst_stride.eq(self.instr.dma_dst_stride),
+                        row_bytes.eq(self.instr.dma_row_bytes),
+                        rows.eq(self.instr.dma_rows),
                         bad.eq(0),
                     ]
-                    with m.If((self.instr.rows != 0) & (self.instr.row_bytes != 0)):
+                    with m.If((self.instr.dma_rows != 0) & (self.instr.dma_row_bytes != 0)):
                         m.next = "SOURCE"
             with m.State("SOURCE"):
                 m.d.sync += [src_place.eq(place), left.eq(row_bytes)]

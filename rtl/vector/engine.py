@@ -80,19 +80,21 @@ class VectorEngine(wiring.Component):
         start, have_scalar, done = Signal(), Signal(), Signal()
         checked = front.checked.payload
         instr = checked.issue.instr
+        # writer.idle: after a clear, its last write may still wait for the memory; nothing may read past it
+        ready = [readers[0].start.ready, readers[1].start.ready, writer.start.ready, writer.idle]
         with m.FSM() as fsm:
-            m.d.comb += idle.eq(fsm.ongoing("IDLE"))
+            m.d.comb += [
+                idle.eq(fsm.ongoing("IDLE")),
+                start.eq(idle & front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush),
+                self.ctl.update.valid.eq(~idle & done & (~now.scalar | have_scalar) & ~flush),
+            ]
             with m.State("IDLE"):
-                # writer.idle: after a clear, its last write may still wait for the memory; nothing may read past it
-                ready = [readers[0].start.ready, readers[1].start.ready, writer.start.ready, writer.idle]
-                m.d.comb += start.eq(front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush)
                 with m.If(start):
                     m.d.sync += [now.eq(checked), have_scalar.eq(0), done.eq(0)]
                     m.next = "RUN"
             with m.State("RUN"):
                 with m.If(writer.done):
                     m.d.sync += done.eq(1)
-                m.d.comb += self.ctl.update.valid.eq(done & (~now.scalar | have_scalar) & ~flush)
                 with m.If(flush | (self.ctl.update.valid & self.ctl.update.ready)):
                     m.next = "IDLE"
         m.d.comb += [
@@ -197,13 +199,17 @@ class VectorEngine(wiring.Component):
         m.d.comb += [
             valid.eq(Cat([f[0] for f in faults]).any() & ~dead & ~self.ctl.clear),
             self.ctl.error_valid.eq(valid),
-            error.engine.eq(Engine.VECTOR),
             flush.eq(flush_next | self.ctl.clear),
             front.clear.eq(flush | dead),
         ]
         for n, (fault, code, index, addr) in enumerate(faults):
             with m.If(fault) if n == 0 else m.Elif(fault):
-                m.d.comb += [error.code.eq(code), error.index.eq(index), error.addr.eq(addr)]
+                m.d.comb += [
+                    error.code.eq(code),
+                    error.engine.eq(Engine.VECTOR.value),
+                    error.index.eq(index),
+                    error.addr.eq(addr),
+                ]
         m.d.sync += flush_next.eq(valid)
         with m.If(valid):
             m.d.sync += dead.eq(1)

@@ -82,9 +82,12 @@ class VectorFront(wiring.Component):
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
         m.d.comb += self.checked.payload.eq(item)
         with m.FSM() as fsm:
-            m.d.comb += self.idle.eq(fsm.ongoing("IDLE"))
+            m.d.comb += [
+                self.idle.eq(fsm.ongoing("IDLE")),
+                self.issue.ready.eq(self.idle & ~self.clear),
+                self.checked.valid.eq(fsm.ongoing("CHECKED") & ~self.clear),
+            ]
             with m.State("IDLE"):
-                m.d.comb += self.issue.ready.eq(~self.clear)
                 with m.If(self.issue.valid & ~self.clear):
                     m.d.sync += [item.issue.eq(self.issue.payload), wait.eq(LATENCY - 1)]
                     m.next = "MEASURE"
@@ -101,7 +104,6 @@ class VectorFront(wiring.Component):
                     ]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
-                m.d.comb += self.checked.valid.eq(~self.clear)
                 with m.If(self.checked.ready | self.clear):
                     m.next = "IDLE"
         return m
