@@ -35,8 +35,11 @@ class VectorEngine(wiring.Component):
     that. One element of every lane a cycle. Elements are read before the same element is written, so in place works; an instruction
     whose destination overlaps its sources in another order is not defined.
 
-    Errors: ILLEGAL_FIELD before anything is done; SBUF_RANGE or PSUM_RANGE at the first bad element, when earlier ones may have been
-    written.
+    Errors: ILLEGAL_FIELD before anything is done; SBUF_RANGE or PSUM_RANGE at the first bad element that is met, when earlier ones may have
+    been written; where several patterns leave their memories it is the one that does so first in time. Nothing is accepted from the cycle
+    after `error_valid` on until `clear`; what was accepted before is forgotten.
+
+    Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
