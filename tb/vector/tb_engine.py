@@ -123,6 +123,36 @@ async def clears(dut: Any) -> None:
 
 
 @cocotb.test()
+async def clear_while_a_write_waits(dut: Any) -> None:
+    """The write is still made, and the next instruction, which reads that very word, waits for it."""
+    bench = await _started(dut)
+    for space in Space:
+        first = AccessPattern(64, DType.FP32, ((1, 20),), space)
+        source = AccessPattern(256, DType.FP32, ((1, 20),), space)
+        away = AccessPattern(256, DType.FP32, ((1, 20),), Space(1 - space))
+        bench.ports.weather(1.0)
+        for port in bench.ports.writes:
+            port.rate = 0.0
+        word = word_of(Opcode.TENSOR_COPY, {"parts": 8}, dst=first, src0=source)
+        bench.queue.append(word)
+        for _ in range(40):
+            await bench.cycle()
+        assert any(port.refused is not None for port in bench.ports.writes)
+        await bench.clear()
+        bench.queue.append(word_of(Opcode.TENSOR_COPY, {"parts": 8}, dst=away, src0=first))
+        for _ in range(40):
+            await bench.cycle()
+        for port in bench.ports.writes:
+            port.rate = 1.0
+        await bench.cycle()
+        assert bench.left_by_prefix(word) == 1
+        bench.adopt()
+        await bench.finish()
+        assert not bench.dead
+        bench.fill()
+
+
+@cocotb.test()
 async def two_bad_patterns(dut: Any) -> None:
     """Both source and destination out of range from the first element on: one fault, of one of them."""
     bench = await _started(dut)
