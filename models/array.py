@@ -6,8 +6,10 @@ from numpy.typing import NDArray
 from models import cast, fp
 from models.formats import E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
 
-F32, F64 = NDArray[np.float32], NDArray[np.float64]
-U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
 CHUNK = 1 << 14
 """Results worked on at a time: their float64 temporaries stay in the cache."""
 
@@ -34,30 +36,34 @@ def _check(stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None,
             raise ValueError(f"{name} must have shape {want}, not {None if scale is None else scale.shape}")
 
 
-def _row_sum(a: F64, b: F64, wide: bool) -> tuple[F64, F64]:
-    """Exact sum of the products a [M, e] x b [N, e] of one row as (high, low), high + low = sum; -0 only from all -0."""
+def _row_sum(a: F64, b: F64, wide: bool) -> tuple[F64, F64 | None]:
+    """Exact sum of the products a [M, e] x b [N, e] of one row, as high + low (None: high alone is exact); -0 only from all -0."""
     products = [a[:, None, i] * b[None, :, i] for i in range(a.shape[1])]
     total = products[0]
     for p in products[1:]:
         total = total + p
     if not wide:
-        return total, np.zeros(())
-    # E5M2 x E5M2 spans 66 bits: cut each product at a power of two, so that both sums are exact
-    high = sum(np.trunc(p) for p in products)
-    low = sum(p - np.trunc(p) for p in products)
-    a_, b_ = fp.two_sum(np.asarray(high), np.asarray(low))
+        return total, None
+    # E5M2 x E5M2 spans 66 bits, so `total` may be inexact: cut each product at the binary point, then both sums are exact
+    whole = [np.trunc(p) for p in products]
+    high, low = fp.two_sum(
+        np.asarray(sum(whole)), np.asarray(sum(p - w for p, w in zip(products, whole, strict=True)))
+    )
+    # An exact sum of zero takes total's sign where that is zero too; where total is not, nonzero products cancelled, to +0.
+    zero = np.where(total == 0, total, 0.0)
     exact = np.isfinite(total)
-    return np.where(exact & (a_ != 0), a_, total), np.where(exact, b_, 0.0)
+    return np.where(exact, np.where(high != 0, high, zero), total), np.where(exact, low, 0.0)
 
 
-def _step(psum: F64, high: F64, low: F64) -> F64:
+def _step(psum: F64, high: F64, low: F64 | None) -> F64:
     """psum + (high + low) as a float64 rounded to odd."""
     c, d = fp.two_sum(psum, high)
-    if low.ndim == 0:
+    if low is None:
         return fp.round_to_odd(c, d)
     e, f = fp.two_sum(d, low)
     g, h = fp.two_sum(c, e)
-    return np.where(np.isfinite(c), fp.round_to_odd(g, h + f), c)
+    # g has lost the sign of a zero c
+    return np.where(np.isfinite(c) & ((c != 0) | (low != 0)), fp.round_to_odd(g, h + f), c)
 
 
 def matmul(
@@ -91,7 +97,7 @@ def matmul(
                 high, low = _row_sum(a[k], b[k], wide)
                 if sa is not None and sb is not None:
                     scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
-                    high, low = high * scale, low * scale
+                    high, low = high * scale, None if low is None else low * scale
                 psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
             out[:, part] = psum
     return cast.canonical(out)

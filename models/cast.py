@@ -4,6 +4,8 @@ Rules (docs/numerics.md): round to nearest, ties to even; subnormals kept; NaN b
 overflow and Inf become the format's own overflow (Inf, or NaN for E4M3). On: they become the largest finite value, NaN stays NaN.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +22,10 @@ from models.formats import (
     FloatFormat,
 )
 
-F32, F64 = NDArray[np.float32], NDArray[np.float64]
-U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
 RULES = ("ocp", "nki")
 
 
@@ -29,7 +33,8 @@ def decode_float(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
     """Values of code words, exact (every format is a subset of FP32). NaN comes out canonical."""
     c = np.asarray(codes).astype(np.int64)
     if np.any((c < 0) | (c >> fmt.width != 0)):
-        raise ValueError(f"codes must be from 0 to {(1 << fmt.width) - 1} for {fmt.name}")
+        worst = c[(c < 0) | (c >> fmt.width != 0)].flat[0]
+        raise ValueError(f"codes must be from 0 to {(1 << fmt.width) - 1} for {fmt.name}, not {worst}")
     exp, frac = (c >> fmt.man_bits) & ((1 << fmt.exp_bits) - 1), c & ((1 << fmt.man_bits) - 1)
     sig = np.where(exp == 0, frac, frac + (1 << fmt.man_bits)).astype(np.float64)
     value = np.ldexp(sig, np.maximum(exp, 1).astype(np.int32) - fmt.bias - fmt.man_bits)
@@ -102,7 +107,7 @@ def decode(dtype: DType, raw: U32) -> F32:
     if dtype == DType.E8M0:
         exact = np.ldexp(1.0, raw.astype(np.int32) - E8M0_BIAS).astype(np.float32)
         return canonical(np.where(raw == E8M0_NAN, np.float32(np.nan), exact).astype(np.float32))
-    raise ValueError(f"dtype must be one that is read element by element, not {dtype.name}")
+    raise _wrong_dtype((*FLOATS, *INTS, DType.E8M0), dtype)
 
 
 def encode(dtype: DType, x: F32, *, saturate: bool) -> U32:
@@ -119,7 +124,7 @@ def encode(dtype: DType, x: F32, *, saturate: bool) -> U32:
             wide = np.asarray(x, dtype=np.float32).astype(np.float64)
         value = np.clip(np.rint(np.where(np.isnan(wide), 0.0, wide)), low, high)
         return (value.astype(np.int64) & ((1 << bits) - 1)).astype(np.uint32)
-    raise ValueError(f"dtype must be one that is written element by element, not {dtype.name}")
+    raise _wrong_dtype((*FLOATS, *INTS), dtype)
 
 
 def pack_x4(dtype: DType, codes: NDArray[np.integer]) -> U32:
@@ -139,10 +144,13 @@ def unpack_x4(dtype: DType, words: U32) -> U8:
     return ((np.asarray(words, dtype=np.uint32)[..., None] >> shifts) & ((1 << width) - 1)).astype(np.uint8)
 
 
+def _wrong_dtype(allowed: Iterable[DType], dtype: DType) -> ValueError:
+    return ValueError(f"dtype must be one of {', '.join(d.name for d in allowed)}, not {dtype.name}")
+
+
 def _packed(dtype: DType) -> FloatFormat:
     if dtype not in PACKED:
-        allowed = ", ".join(d.name for d in PACKED)
-        raise ValueError(f"dtype must be one of {allowed}, not {dtype.name}")
+        raise _wrong_dtype(PACKED, dtype)
     return PACKED[dtype]
 
 
@@ -159,7 +167,7 @@ def quantize_mx(x: F32, dtype: DType, *, rule: str = "ocp") -> tuple[U8, U8]:
     x = np.asarray(x, dtype=np.float32)
     if x.ndim == 0 or x.shape[-1] != MX_BLOCK:
         raise ValueError(f"x must have a last axis of {MX_BLOCK}, not shape {x.shape}")
-    bad = ~np.isfinite(x).all(axis=-1)
+    bad = np.asarray(~np.isfinite(x).all(axis=-1))
     clean = np.where(bad[..., None], np.float32(0), x).astype(np.float64)
     amax = np.abs(clean).max(axis=-1)
     emax = (fmt.max_code >> fmt.man_bits) - fmt.bias
