@@ -171,19 +171,27 @@ def test_special_values(pairs, want):
     assert one_row(DType.BF16, pairs) == want
 
 
-def test_one_rounding_a_row():
-    """1 + (2**-24 + 2**-60) rounds up; adding the crumb after a rounding of its own would not."""
-    s = DType.E5M2X4
+@pytest.mark.parametrize(
+    ("s", "m", "big", "small"),
+    [
+        # (codes of a power of two in both types, its exponent), (codes of the smallest numbers, whose product is far below)
+        (DType.E4M3X4, DType.E4M3X4, (0x78, 0x78, 16), (0x01, 0x01)),
+        (DType.E4M3X4, DType.E5M2X4, (0x78, 0x78, 23), (0x01, 0x01)),
+        (DType.E5M2X4, DType.E5M2X4, (0x78, 0x78, 30), (0x01, 0x01)),
+    ],
+    ids=["e4m3", "mixed", "e5m2"],
+)
+@pytest.mark.parametrize("sign", [0, 0x80])
+def test_one_rounding_a_row(s, m, big, small, sign):
+    """Psum 1 plus (half its last place +- a crumb 58 to 86 bits below 1): only a single rounding sees the crumb."""
+    a, b = np.zeros((9, 1, 4), dtype=np.int64), np.zeros((9, 1, 4), dtype=np.int64)
+    a[0, 0, 0], b[0, 0, 0] = big[:2]
+    a[8, 0, :2], b[8, 0, :2] = [big[0], small[0] | sign], [big[1], small[1]]
+    scale = np.array([[127 - big[2]], [127 - big[2] - 24]], np.uint8)
     unit = np.full((2, 1), 127, np.uint8)
-    # row 0: 1; row 8 (second scale block): 2**-24 + crumb, by scales 2**-24 and elements 1 and 2**-16 * 2**-16
-    a = np.zeros((9, 1, 4), dtype=np.int64)
-    b = np.zeros((9, 1, 4), dtype=np.int64)
-    a[0, 0, 0] = b[0, 0, 0] = 0x3C
-    a[8, 0, :2] = b[8, 0, :2] = [0x3C, 0x01]
-    scale = np.array([[127], [127 - 24]], np.uint8)
-    got = array.matmul(elements(s, a), elements(s, b), s, s, scale, unit)
-    assert bits(got) == [[0x3F800001]]
-    check(s, s, a, b, scale, unit)
+    got = array.matmul(elements(s, a), elements(m, b), s, m, scale, unit)
+    assert bits(got) == [[0x3F800000 if sign else 0x3F800001]]
+    check(s, m, a, b, scale, unit)
 
 
 @pytest.mark.parametrize("dtype", sorted(PACKED), ids=lambda d: d.name)
