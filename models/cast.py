@@ -105,8 +105,8 @@ def decode(dtype: DType, raw: U32) -> F32:
             value = np.where(value >> (bits - 1) != 0, value - (1 << bits), value)
         return value.astype(np.float32)
     if dtype == DType.E8M0:
-        exact = np.ldexp(1.0, raw.astype(np.int32) - E8M0_BIAS).astype(np.float32)
-        return canonical(np.where(raw == E8M0_NAN, np.float32(np.nan), exact).astype(np.float32))
+        finite = np.ldexp(1.0, np.minimum(raw, E8M0_NAN - 1).astype(np.int32) - E8M0_BIAS)
+        return canonical(np.where(raw == E8M0_NAN, np.nan, finite).astype(np.float32))
     raise _wrong_dtype((*FLOATS, *INTS, DType.E8M0), dtype)
 
 
