@@ -256,7 +256,8 @@ class Core:
         parts, flags = raw["parts"], raw["flags"]
         _field(1 <= parts <= self.config.partitions)
         scalar = opcode == Opcode.TENSOR_SCALAR and bool(flags & Flag.SRC1_SCALAR)
-        _field(flags & ~(Flag.SATURATE | (Flag.SRC1_SCALAR if opcode == Opcode.TENSOR_SCALAR else 0)) == 0)
+        allowed = int(Flag.SATURATE) | (int(Flag.SRC1_SCALAR) if opcode == Opcode.TENSOR_SCALAR else 0)
+        _field(flags & ~allowed == 0)
         op0, op1 = raw["op0"], raw["op1"]
         _field(op0 in list(AluOp) and op1 in list(AluOp))
         _field(opcode != Opcode.TENSOR_COPY or (op0 == 0 and op1 == 0))

@@ -17,6 +17,8 @@ from sim.tools import SimulationError
 from sim.verilator_control import control_file
 
 NATIVE = Path(__file__).parent / "native" / "chip.cpp"
+BLOCK = "array_group_"
+"""Tiles compiled once for all their instances: by far the most code of a chip."""
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "verilated"
 SIGNALS = (
     "awid awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bid bresp bvalid bready "
@@ -65,7 +67,7 @@ def _run(command: list[str], env: dict[str, str], log: Path, what: str) -> None:
         raise SimulationError(f"{what} failed (log: {log}): {tail.strip()}")
 
 
-def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> Path:
+def build(config: ChipConfig, *, trace: bool = False) -> Path:
     """Path of the chip's shared library, built when the netlist, the harness or the options changed.
 
     `trace=True` compiles waveform support in. Raises sim.tools.ToolError or SimulationError.
@@ -78,7 +80,7 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
     for part in (
         NATIVE.read_bytes(),
         ports_header(config).encode(),
-        repr((optimise, trace, tool.version)).encode(),
+        repr((trace, tool.version)).encode(),
     ):
         key.update(part)
     folder = BUILD_ROOT / f"{config.name}-{key.hexdigest()[:12]}"
@@ -89,7 +91,9 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
     folder.mkdir(parents=True)
     (folder / "ports.h").write_text(ports_header(config))
     modules = {source.stem: source.read_text() for source in netlist.sources}
-    (folder / "control.vlt").write_text(control_file(modules, "chip"))
+    # Verilator cannot trace into blocks that are compiled apart.
+    blocks = [] if trace else [name for name in modules if name.startswith(BLOCK)]
+    (folder / "control.vlt").write_text(control_file(modules, "chip", blocks=blocks))
     log = folder / "build.log"
     flags = [
         "--cc",
@@ -113,7 +117,9 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
         "--output-split",
         "20000",
     ]
-    flags += ["-CFLAGS", f"-fPIC {optimise}"]
+    flags += ["-CFLAGS", "-fPIC", "--build", "-j", "2"]
+    if blocks:
+        flags.append("--hierarchical")
     if trace:
         flags.append("--trace-fst")
     _run(
@@ -122,34 +128,24 @@ def build(config: ChipConfig, *, optimise: str = "-O3", trace: bool = False) -> 
         log,
         "verilator",
     )
-    make = [
-        "make",
-        "-C",
-        str(folder / "obj"),
-        "-f",
-        "Vchip.mk",
-        "-j2",
-        f"OPT_FAST={optimise}",
-        "OPT_SLOW=-O1",
-        f"OPT_GLOBAL={optimise}",
-    ]
-    _run([*make, "libVchip.a", "libverilated.a"], tool.env, log, "compiling the Verilated chip")
     include = Path(tool.env.get("VERILATOR_ROOT") or _root(tool)) / "include"
     link = [
         "g++",
         "-std=gnu++17",
         "-shared",
         "-fPIC",
-        optimise,
+        "-O2",
         f"-I{folder}",
         f"-I{folder / 'obj'}",
         f"-I{include}",
         f"-I{include / 'vltstd'}",
     ]
+    libraries = sorted((folder / "obj").rglob("lib*.a"), key=lambda path: (path.name == "libverilated.a", path.name))
     link += [
         str(NATIVE),
-        str(folder / "obj" / "libVchip.a"),
-        str(folder / "obj" / "libverilated.a"),
+        "-Wl,--start-group",
+        *(str(path) for path in libraries),
+        "-Wl,--end-group",
         "-pthread",
         "-o",
         str(library) + ".new",

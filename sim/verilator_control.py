@@ -1,11 +1,12 @@
 """Verilator control files: what it must keep apart, and what a testbench may see."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sim.emit import placed_tiles
 
-MANY = 8
-LARGE = 4000
+KEEP_APART = ("processing_element_", "partition_memory_", "vector_lane_", "lane_reader_", "fp32_add_")
+"""Tiles with much logic that occur many times."""
+MANY = 4
 
 
 def instance_counts(modules: Mapping[str, str], top: str) -> dict[str, int]:
@@ -22,16 +23,23 @@ def instance_counts(modules: Mapping[str, str], top: str) -> dict[str, int]:
     return totals
 
 
-def control_file(modules: Mapping[str, str], top: str, *, public_ports: bool = False) -> str:
-    """A .vlt file: tiles that are large and occur many times are compiled as functions of their own instead of being inlined
+def kept_apart(modules: Mapping[str, str], top: str) -> list[str]:
+    """Modules of KEEP_APART's tiles that occur many times, in the order of `modules`."""
+    counts = instance_counts(modules, top)
+    return [n for n in modules if counts[n] >= MANY and n.startswith(KEEP_APART) and n != top]
 
-    into one expression graph, which makes the C++ several times faster to compile and somewhat faster to run. `public_ports`: the
-    top's ports can be seen from outside, and nothing else, so that a bench does not cost Verilator its optimisations.
+
+def control_file(modules: Mapping[str, str], top: str, *, blocks: Collection[str] = (), public_ports: bool = False) -> str:
+    """A .vlt file.
+
+    Tiles of `kept_apart` are compiled as functions of their own instead of being inlined into one expression graph, which makes the C++
+    several times faster to compile. `blocks` are compiled once for all their instances (hierarchical Verilation): the code of a chip of many
+    PEs is then small enough for a processor's cache. `public_ports`: the top's ports can be seen from outside, and nothing
+    else, so that a bench does not cost Verilator its optimisations.
     """
     lines = ["`verilator_config"]
-    for name, count in instance_counts(modules, top).items():
-        if count >= MANY and len(modules[name]) >= LARGE and name != top:
-            lines.append(f'no_inline -module "{name}"')
+    lines += [f'hier_block -module "{name}"' for name in blocks]
+    lines += [f'no_inline -module "{name}"' for name in kept_apart(modules, top) if name not in blocks]
     if public_ports:
         lines.append(f'public_flat_rw -module "{top}" -var "*"')
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The tensor array: P rows one below the other, skewed operands, de-skewed results, background load of weights."""
+"""The tensor array: groups of rows one below the other, skewed operands, de-skewed results, background load of weights."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from models.formats import MX_ROWS
-from rtl.array.row import PSUM_LATENCY, ROW_LATENCY, ArrayConfig, ArrayRow
+from rtl.array.group import GROUP_LATENCY, ArrayGroup
+from rtl.array.row import PSUM_LATENCY, ROW_LATENCY, ArrayConfig
 from rtl.interfaces import LoadLayout, MovingLayout, lanes_layout
-from rtl.lib.delay import Delay, DelayConfig
+from rtl.lib.delay import delayed
 from rtl.tiles import ClockedTile, TileLibrary
 
 
@@ -43,46 +44,38 @@ class TensorArray(ClockedTile):
             }
         )
 
-    def _delayed(self, m: Module, name: str, value: Any, cycles: int) -> Any:
-        """A delay made of power-of-two ones, of which there are few distinct tiles."""
-        for bit in range(cycles.bit_length()):
-            if cycles >> bit & 1:
-                line = self.tiles.place(Delay, DelayConfig(width=len(value), cycles=1 << bit))
-                m.submodules[f"{name}_{1 << bit}"] = line
-                m.d.comb += line.i.eq(value)
-                value = line.o
-        return value
-
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         p = self.config.partitions
         above: Any = None
-        for k in range(p):
-            m.submodules[f"row{k}"] = row = self.tiles.place(ArrayRow, self.config)
-            moving, weights = self.moving.column, self.load.column
+        moving, weights = self.moving.column, self.load.column
+        for g in range(p // MX_ROWS):
+            m.submodules[f"group{g}"] = group = self.tiles.place(ArrayGroup, self.config)
+            rows = range(g * MX_ROWS, (g + 1) * MX_ROWS)
             operands = {
-                "word": moving.data[k],
-                "scale": moving.scale[k // MX_ROWS],
-                "load_word": weights.data[k],
-                "load_scale": weights.scale[k // MX_ROWS],
+                "words": Cat(moving.data[k] for k in rows),
+                "scale": moving.scale[g],
+                "load_words": Cat(weights.data[k] for k in rows),
+                "load_scale": weights.scale[g],
             }
             for name, value in operands.items():
-                delayed = self._delayed(m, f"{name}_skew{k}", value, ROW_LATENCY * k)
-                m.d.comb += getattr(row, name).eq(delayed)
+                late = delayed(m, self.tiles, f"{name}_skew{g}", value, GROUP_LATENCY * g)
+                target = getattr(group, name)
+                m.d.comb += (target if name.endswith("scale") else target.as_value()).eq(late)
             if above is None:
                 m.d.comb += [
-                    row.control.rows.eq(Mux(self.moving_valid, self.moving.rows, 0)),
-                    row.control.swap.eq(self.moving_valid & self.moving.swap),
-                    row.control.dtype.eq(self.moving.dtype),
-                    row.control.load.eq(self.load_valid),
-                    row.control.load_dtype.eq(self.load.dtype),
-                    row.control.load_index.eq(self.load.index),
-                    row.psum_in.eq(0),
+                    group.control.rows.eq(Mux(self.moving_valid, self.moving.rows, 0)),
+                    group.control.swap.eq(self.moving_valid & self.moving.swap),
+                    group.control.dtype.eq(self.moving.dtype),
+                    group.control.load.eq(self.load_valid),
+                    group.control.load_dtype.eq(self.load.dtype),
+                    group.control.load_index.eq(self.load.index),
+                    group.psum_in.eq(0),
                 ]
             else:
-                m.d.comb += [row.control.eq(above.control_out), row.psum_in.eq(above.psum_out)]
-            above = row
-        out = [self._delayed(m, f"result_deskew{c}", above.psum_out[c], p - 1 - c) for c in range(p)]
+                m.d.comb += [group.control.eq(above.control_out), group.psum_in.eq(above.psum_out)]
+            above = group
+        out = [delayed(m, self.tiles, f"result_deskew{c}", above.psum_out[c], p - 1 - c) for c in range(p)]
         m.d.comb += self.result.as_value().eq(Cat(out))
         valid = Signal(array_latency(p))
         m.d.sync += valid.eq(Cat(self.moving_valid, valid[:-1]))

@@ -39,3 +39,14 @@ class Delay(ClockedTile):
         m.d.sync += held.eq(Cat(self.i, held[: width * (cycles - 1)]))
         m.d.comb += self.o.eq(held[width * (cycles - 1) :])
         return m
+
+
+def delayed(m: Module, tiles: TileLibrary, name: str, value: Any, cycles: int) -> Any:
+    """`value`, any number of cycles later: a chain of power-of-two delays, of which there are few distinct tiles."""
+    for bit in range(cycles.bit_length()):
+        if cycles >> bit & 1:
+            line = tiles.place(Delay, DelayConfig(width=len(value), cycles=1 << bit))
+            m.submodules[f"{name}_{1 << bit}"] = line
+            m.d.comb += line.i.eq(value)
+            value = line.o
+    return value
