@@ -19,6 +19,7 @@ from sim.verilator_control import control_file
 NATIVE = Path(__file__).parent / "native" / "chip.cpp"
 BLOCK = "array_group_"
 """Tiles compiled once for all their instances: by far the most code of a chip."""
+MANY_PES = 256
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "verilated"
 SIGNALS = (
     "awid awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bid bresp bvalid bready "
@@ -67,6 +68,12 @@ def _run(command: list[str], env: dict[str, str], log: Path, what: str) -> None:
         raise SimulationError(f"{what} failed (log: {log}): {tail.strip()}")
 
 
+def threads(config: ChipConfig) -> int:
+    """Threads that a chip is worth: two for more than one core's PEs, where the machine has two processors."""
+    worth = config.cores * config.partitions**2 > MANY_PES
+    return 2 if worth and (os.cpu_count() or 1) > 1 else 1
+
+
 def build(config: ChipConfig, *, trace: bool = False) -> Path:
     """Path of the chip's shared library, built when the netlist, the harness or the options changed.
 
@@ -80,7 +87,7 @@ def build(config: ChipConfig, *, trace: bool = False) -> Path:
     for part in (
         NATIVE.read_bytes(),
         ports_header(config).encode(),
-        repr((trace, tool.version)).encode(),
+        repr((trace, tool.version, threads(config))).encode(),
     ):
         key.update(part)
     folder = BUILD_ROOT / f"{config.name}-{key.hexdigest()[:12]}"
@@ -117,7 +124,7 @@ def build(config: ChipConfig, *, trace: bool = False) -> Path:
         "--output-split",
         "20000",
     ]
-    flags += ["-CFLAGS", "-fPIC", "--build", "-j", "2"]
+    flags += ["-CFLAGS", "-fPIC", "--build", "-j", "2", "--threads", str(threads(config))]
     if blocks:
         flags.append("--hierarchical")
     if trace:
@@ -140,7 +147,9 @@ def build(config: ChipConfig, *, trace: bool = False) -> Path:
         f"-I{include}",
         f"-I{include / 'vltstd'}",
     ]
-    libraries = sorted((folder / "obj").rglob("lib*.a"), key=lambda path: (path.name == "libverilated.a", path.name))
+    libraries = sorted(
+        (folder / "obj").rglob("lib*.a"), key=lambda path: (path.name == "libverilated.a", path.name)
+    )
     link += [
         str(NATIVE),
         "-Wl,--start-group",

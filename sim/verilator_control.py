@@ -29,7 +29,9 @@ def kept_apart(modules: Mapping[str, str], top: str) -> list[str]:
     return [n for n in modules if counts[n] >= MANY and n.startswith(KEEP_APART) and n != top]
 
 
-def control_file(modules: Mapping[str, str], top: str, *, blocks: Collection[str] = (), public_ports: bool = False) -> str:
+def control_file(
+    modules: Mapping[str, str], top: str, *, blocks: Collection[str] = (), public_ports: bool = False
+) -> str:
     """A .vlt file.
 
     Tiles of `kept_apart` are compiled as functions of their own instead of being inlined into one expression graph, which makes the C++
