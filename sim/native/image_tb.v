@@ -51,8 +51,8 @@ module axi_channel #(
     integer i;
 
     function [63:0] word;  // index into the chip's memory of a channel's local address
-        input [63:0] local;
-        word = ((((local >> 12) * `CHANNELS + NUMBER) << 12) | (local & 64'hFF0)) >> 4;
+        input [63:0] offset;
+        word = ((((offset >> 12) * `CHANNELS + NUMBER) << 12) | (offset & 64'hFF0)) >> 4;
     endfunction
 
     assign arready = !rst && (r_tail + 4'd1 != r_head);
