@@ -179,9 +179,11 @@ class LaneReader(wiring.Component):
         # words asked for or held, so that what comes back always finds room
         owed = Signal(range(cfg.depth + 1))
         flight, stale = Signal(range(cfg.depth + 1)), Signal(range(cfg.depth + 1))
-        ask = Signal()
+        ask, turned = Signal(), Signal()
         m.d.comb += [
-            room.eq((~waiting | taken) & (owed != cfg.depth) & (stale == 0)),
+            room.eq((~waiting | taken) & (owed != cfg.depth) & (stale == 0) & ~turned),
+            # answers of two memories could overtake each other
+            turned.eq((psum != waiting_psum) & (flight != 0)) if both else turned.eq(0),
             ask.eq(push & fresh),
         ]
         with m.If(push):
@@ -198,7 +200,11 @@ class LaneReader(wiring.Component):
             m.d.sync += stale.eq(stale - 1)
         with m.If(self.clear):
             m.d.sync += [stale.eq(flight + ask - arrived), owed.eq(0)]
-        lanes = ports[0].rsp if not both else Mux(ports[1].rsp_valid, ports[1].rsp.as_value(), ports[0].rsp.as_value())
+        lanes = (
+            ports[0].rsp
+            if not both
+            else Mux(ports[1].rsp_valid, ports[1].rsp.as_value(), ports[0].rsp.as_value())
+        )
         m.d.comb += [
             words.i.valid.eq(arrived & (stale == 0)),
             words.i.payload.eq(lanes),

@@ -63,5 +63,9 @@ class PatternSize(ClockedTile):
                 size.eq(Mux(product[bits:].any(), (1 << bits) - 1, product[:bits])),
             ]
         with m.If(self.start):
-            m.d.sync += [rest.eq(self.counts.as_value() >> COUNT_BITS), left.eq(AP_DIMS - 1), size.eq(self.counts[0])]
+            m.d.sync += [
+                rest.eq(self.counts.as_value() >> COUNT_BITS),
+                left.eq(AP_DIMS - 1),
+                size.eq(self.counts[0]),
+            ]
         return m

@@ -98,7 +98,11 @@ class LaneWriter(wiring.Component):
             plain = [C(i, 8) < start.parts for i in range(p)]
             m.d.sync += [
                 active.eq(1),
-                empty.eq(Cat([c == 0 for c in (start.ap.count0, start.ap.count1, start.ap.count2, start.ap.count3)]).any()),
+                empty.eq(
+                    Cat(
+                        [c == 0 for c in (start.ap.count0, start.ap.count1, start.ap.count2, start.ap.count3)]
+                    ).any()
+                ),
                 size.eq(start.size),
                 quarter.eq(start.ap.part[step : step + 2]),
                 psum.eq(start.ap.space == Space.PSUM),

@@ -1,0 +1,1 @@
+"""Benches of access walkers, lane readers and lane writers."""
