@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
 from models.formats import MX_ROWS
@@ -103,7 +103,9 @@ class TensorEngine(wiring.Component):
         m = Module()
         cfg, p = self.config, self.config.partitions
         m.submodules.front = self.front = self.tiles.place(TensorFront, cfg)
-        reader_config = LaneReaderConfig(partitions=p, sbuf_addr_bits=sbuf_addr_bits(cfg), psum_addr_bits=None)
+        reader_config = LaneReaderConfig(
+            partitions=p, sbuf_addr_bits=sbuf_addr_bits(cfg), psum_addr_bits=None
+        )
         self.readers: dict[str, Any] = {}
         for name in READERS:
             m.submodules[name] = reader = self.tiles.place(LaneReader, reader_config)
@@ -115,7 +117,9 @@ class TensorEngine(wiring.Component):
         array_config = ArrayConfig(partitions=p, pe=PeConfig(formats=cfg.tensor.formats))
         m.submodules.array = self.array = self.tiles.place(TensorArray, array_config)
         self.matmuls = self._queue(m, "matmuls", _MatmulLayout(p).size, MATMULS)
-        self.results = self._queue(m, "results", _ResultLayout(p, psum_addr_bits(cfg)).size, array_latency(p) + 4)
+        self.results = self._queue(
+            m, "results", _ResultLayout(p, psum_addr_bits(cfg)).size, array_latency(p) + 4
+        )
         self.pending = self._queue(m, "pending", _PendingLayout().size, PENDING)
 
         self.flush, self.dead, self.quiet = Signal(), Signal(), Signal()
@@ -180,7 +184,9 @@ class TensorEngine(wiring.Component):
                 reader.start.payload.ap.eq(instr.src1 if scale else instr.src0),
                 reader.start.payload.size.eq(0 if scale else checked.size),
             ]
-            if scale:  # groups lie with the quadrants of the operand; the offset in a quadrant is taken off later
+            if (
+                scale
+            ):  # groups lie with the quadrants of the operand; the offset in a quadrant is taken off later
                 m.d.comb += reader.start.payload.ap.part.eq(instr.src0.part)
         step = (p // 4).bit_length() - 1
         entry = Signal(_MatmulLayout(p))
@@ -256,7 +262,11 @@ class TensorEngine(wiring.Component):
         push = Signal()
         m.d.comb += [
             push.eq(
-                self.load_busy & (self.load_wait == 0) & words.valid & (~self.load_packed | scales.valid) & ~self.flush
+                self.load_busy
+                & (self.load_wait == 0)
+                & words.valid
+                & (~self.load_packed | scales.valid)
+                & ~self.flush
             ),
             words.ready.eq(push),
             scales.ready.eq(push & self.load_packed),
@@ -265,7 +275,9 @@ class TensorEngine(wiring.Component):
             self.array.load.dtype.eq(self.load_dtype),
             self.array.load.index.eq(self.load_index),
             self.array.load.column.data.eq(words.payload.data),
-            self.array.load.column.scale.as_value().eq(Cat(self._scales(scales.payload.data, self.load_offset))),
+            self.array.load.column.scale.as_value().eq(
+                Cat(self._scales(scales.payload.data, self.load_offset))
+            ),
         ]
         with m.If(push):
             m.d.sync += self.load_index.eq(self.load_index + 1)

@@ -90,7 +90,9 @@ class TensorFront(wiring.Component):
                     m.next = "MEASURE"
             with m.State("MEASURE"):
                 m.d.sync += wait.eq(wait - 1)
-                with m.If(wait == 0):
+                with m.If(self.clear):
+                    m.next = "IDLE"
+                with m.Elif(wait == 0):
                     load = instr.opcode == Opcode.LOAD_STATIONARY
                     m.d.sync += [
                         item.issue.eq(issue),
@@ -161,12 +163,13 @@ class TensorFront(wiring.Component):
         same_class = reduce(
             or_,
             [
-                _one_of(src0.dtype, kinds & {*cfg.tensor.formats}) & _one_of(held_dtype, kinds & {*cfg.tensor.formats})
+                _one_of(src0.dtype, kinds & {*cfg.tensor.formats})
+                & _one_of(held_dtype, kinds & {*cfg.tensor.formats})
                 for kinds in MAC_CLASSES
             ],
         )
         matmul = (
-            ((instr.flags & ~Flag.ACCUMULATE & 0xFF) == 0)
+            ((instr.flags & (0xFF ^ int(Flag.ACCUMULATE))) == 0)
             & held
             & (held_k == instr.parts)
             & (held_m == instr.cols)

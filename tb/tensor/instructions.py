@@ -1,0 +1,103 @@
+"""Random LOAD_STATIONARY and MATMUL instructions for the nano core, and the functional model that runs them."""
+
+import random
+from dataclasses import replace
+
+from models import config
+from models.access import AccessPattern, row
+from models.encoding import Instruction, encode
+from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.isa import Opcode, Space, UpdateMode
+from models.machine import Core, Machine
+
+CONFIG = replace(config.find("nano"), tensor=config.TensorConfig())
+"""The nano core with every format."""
+P = CONFIG.partitions
+BANK = CONFIG.psum.bank_bytes
+
+
+def new_core() -> Core:
+    """A core of the functional model."""
+    return Machine(CONFIG).cores[0]
+
+
+def random_update() -> dict[str, int]:
+    """An update, or none."""
+    mode = random.choice(list(UpdateMode))
+    return {
+        "update_mode": mode,
+        "update_sem": random.randrange(64),
+        "update_value": random.randrange(-5, 100),
+    }
+
+
+def _columns(size: int, count: int, limit: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Byte address and dims of `count` elements of `size` bytes within `limit` bytes, of any shape that has that many."""
+    while True:
+        shape = random.choice([0, 0, 1, 2])
+        if shape == 0 or count % 2 or count == 0:
+            dims: tuple[tuple[int, int], ...] = ((random.choice([1, 1, 1, 2, -1, 0, 5]), count),)
+        elif shape == 1:
+            dims = ((random.choice([0, 3, 40, -7]), count // 2), (random.choice([0, 1, 9]), 2))
+        else:
+            dims = ((1, 1), (random.choice([0, 50]), 2), (0, 1), (random.choice([1, 0, -2]), count // 2))
+        addr = random.randrange(limit // size) * size
+        a = AccessPattern(
+            addr, DType.FP32 if size == 4 else DType.BF16 if size == 2 else DType.E4M3, dims
+        ).addresses()
+        if ((a >= 0) & (a + size <= limit)).all():
+            return addr, dims
+
+
+def _operand(dtype: DType, columns: int, k: int) -> dict[str, AccessPattern]:
+    limit = CONFIG.sbuf.bytes_per_partition
+    packed = dtype in PACKED
+    parts = [0] if packed else [q for q in range(0, P, P // 4) if q + k <= P]
+    addr, dims = _columns(dtype_bytes(dtype), columns, limit)
+    out = {"src0": AccessPattern(addr, dtype, dims, Space.SBUF, random.choice(parts))}
+    if packed:
+        addr, dims = _columns(1, columns, limit)
+        out["src1"] = AccessPattern(addr, DType.E8M0, dims, Space.SBUF, 0)
+    return out
+
+
+class Generator:
+    """Legal instructions, knowing what weights are loaded."""
+
+    def __init__(self) -> None:
+        self.k, self.m, self.dtype = 0, 0, DType.BF16
+
+    def load(self) -> bytes:
+        """New weights of a random shape and type."""
+        self.k, self.m = random.choice([1, 2, P - 1, P, P]), random.choice([1, 3, P, P])
+        self.dtype = random.choice(CONFIG.tensor.formats)
+        fields = {"parts": self.k, "cols": self.m} | random_update()
+        return encode(Instruction(Opcode.LOAD_STATIONARY, fields, _operand(self.dtype, self.m, self.k)))
+
+    def matmul(self, columns: int | None = None) -> bytes:
+        """Columns through the weights, into PSUM; now and then to one address again and again."""
+        n = random.choice([0, 1, 2, 5, 17, 40]) if columns is None else columns
+        partners = [d for d in CONFIG.tensor.formats if any({d, self.dtype} <= c for c in MAC_CLASSES)]
+        part = random.choice([q for q in range(0, P, P // 4) if q + self.m <= P])
+        if random.random() < 0.3:
+            dst = row(
+                4 * random.randrange(CONFIG.psum.bytes_per_partition // 4),
+                DType.FP32,
+                n,
+                stride=0,
+                space=Space.PSUM,
+                part=part,
+            )
+        else:
+            addr, dims = _columns(4, n, CONFIG.psum.bytes_per_partition)
+            dst = AccessPattern(addr, DType.FP32, dims, Space.PSUM, part)
+        fields = {"parts": self.k, "cols": self.m, "flags": random.randrange(2)} | random_update()
+        aps = _operand(random.choice(partners), n, self.k) | {"dst": dst}
+        return encode(Instruction(Opcode.MATMUL, fields, aps))
+
+    def batch(self, count: int) -> list[bytes]:
+        """Instructions that start with a load; loads without a matmul and matmuls without a new load occur."""
+        out = [self.load()]
+        while len(out) < count:
+            out.append(self.load() if random.random() < 0.4 else self.matmul())
+        return out
