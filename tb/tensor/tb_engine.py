@@ -20,7 +20,7 @@ from rtl.memory.psum import PSUM_HAZARD
 from rtl.tensor.engine import READERS
 from sim.runner import params
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.tensor.instructions import CONFIG, P, Generator, new_core, random_update
+from tb.tensor.instructions import CONFIG, Generator, P, new_core, random_update
 
 BITS = psum_addr_bits(CONFIG)
 
