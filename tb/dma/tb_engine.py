@@ -57,7 +57,7 @@ class Harness:
         dut = self.dut
         Clock(dut.clk, 10, unit="ns", impl="gpi").start()
         cocotb.log.info("seed %d", cocotb.RANDOM_SEED)
-        for pin in ("ctl__issue__valid", "ctl__update__ready", "ctl__clear"):
+        for pin in ("ctl__issue__valid", "ctl__issue__payload", "ctl__update__ready", "ctl__clear"):
             getattr(dut, pin).value = 0
         dut.core_index.value, dut.chip_id.value = CORE, CHIP
         dut.rst.value = 1

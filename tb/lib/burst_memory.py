@@ -40,6 +40,7 @@ class BurstReadPort:
         self.shown = False
         self.beats = self.count = 0
         self.pin("rsp__valid").value = 0
+        self.pin("rsp__payload").value = 0
 
     def pin(self, name: str) -> Any:
         return getattr(self.dut, f"{self.name}__{name}")
@@ -86,6 +87,7 @@ class BurstWritePort:
         self.shown = False
         self.beats = self.count = 0
         self.pin("done__valid").value = 0
+        self.pin("done__payload").value = 0
 
     def pin(self, name: str) -> Any:
         return getattr(self.dut, f"{self.name}__{name}")
@@ -136,6 +138,7 @@ class RowReadPort:
         self.answers: deque[tuple[int, int]] = deque()
         self.count = 0
         self.pin("rsp_valid").value = 0
+        self.pin("rsp").value = 0
 
     def pin(self, name: str) -> Any:
         return getattr(self.dut, f"{self.name}__{name}")
