@@ -11,6 +11,11 @@ BEAT = 16
 PAGE = 4096
 
 
+def masked_payload(pin: Any) -> int:
+    """A payload whose bytes without strobe may be unknown in a four-state simulator; unknown bits read as 0."""
+    return int(str(pin.value).translate(str.maketrans("XxZzUu-W", "00000000")), 2)
+
+
 class BurstMemory:
     """Bytes, and pages that answer with an error."""
 
@@ -107,7 +112,7 @@ class BurstWritePort:
             self.shown = False
             self.answers.popleft()
         if self.taking and int(self.pin("data__valid").value):
-            payload, burst = int(self.pin("data__payload").value), self.bursts[0]
+            payload, burst = masked_payload(self.pin("data__payload")), self.bursts[0]
             new = np.frombuffer((payload & (1 << 128) - 1).to_bytes(BEAT, "little"), dtype=np.uint8)
             bad = burst[0] // PAGE in self.memory.bad_pages
             for i in range(BEAT):
@@ -181,7 +186,7 @@ class RowWritePort:
 
     def settle(self) -> None:
         if self.granted and int(self.pin("req__valid").value):
-            payload = int(self.pin("req__payload").value)
+            payload = masked_payload(self.pin("req__payload"))
             bits, parts = (self.data.shape[1] // BEAT - 1).bit_length(), (self.data.shape[0] - 1).bit_length()
             beat, part = payload & (1 << bits) - 1, payload >> bits & (1 << parts) - 1
             strobe, value = payload >> bits + parts & 0xFFFF, payload >> bits + parts + BEAT
