@@ -38,7 +38,9 @@ class ArbiterConfig:
         if len(self.locked) > 1 or any(i not in range(self.ports) for i in self.locked):
             raise ValueError(f"locked must be at most one requester below {self.ports}, not {self.locked!r}")
         if any(i not in range(self.ports) or i in self.locked for i in self.preferred):
-            raise ValueError(f"preferred must be requesters below {self.ports} that are not locked, not {self.preferred!r}")
+            raise ValueError(
+                f"preferred must be requesters below {self.ports} that are not locked, not {self.preferred!r}"
+            )
         if self.starvation_limit < 1:
             raise ValueError(f"starvation_limit must be at least 1, not {self.starvation_limit!r}")
 
@@ -67,7 +69,9 @@ class Arbiter(wiring.Component):
     def __init__(self, config: ArbiterConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
         n = config.ports
-        super().__init__({"request": In(n), "conflict": In(len(pairs(n))), "grant": Out(n), "starving": Out(n)})
+        super().__init__(
+            {"request": In(n), "conflict": In(len(pairs(n))), "grant": Out(n), "starving": Out(n)}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

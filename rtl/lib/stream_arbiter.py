@@ -56,7 +56,9 @@ class StreamArbiter(ClockedTile):
     def __init__(self, config: StreamArbiterConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
         ports: dict[str, Any] = {f"i{k}": In(stream.Signature(config.width)) for k in range(config.ports)}
-        super().__init__({**ports, "o": Out(stream.Signature(config.width)), "source": Out(range(config.ports))})
+        super().__init__(
+            {**ports, "o": Out(stream.Signature(config.width)), "source": Out(range(config.ports))}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

@@ -69,7 +69,10 @@ class MemoryControllerConfig:
     def partition(self) -> PartitionConfig:
         """One partition."""
         return PartitionConfig(
-            bytes=self.bytes_per_partition, banks=self.banks, lane_reads=len(self.lane_reads), lane_writes=len(self.lane_writes)
+            bytes=self.bytes_per_partition,
+            banks=self.banks,
+            lane_reads=len(self.lane_reads),
+            lane_writes=len(self.lane_writes),
         )
 
     @property
@@ -111,7 +114,10 @@ class MemoryController(wiring.Component):
         bits, lanes = config.addr_bits, config.partitions
         members = {name: In(LaneReadSignature(bits, lanes)) for name in config.lane_reads}
         members |= {name: In(LaneWriteSignature(bits, lanes)) for name in config.lane_writes}
-        members |= {"row_read": In(RowReadSignature(bits, lanes)), "row_write": In(RowWriteSignature(bits, lanes))}
+        members |= {
+            "row_read": In(RowReadSignature(bits, lanes)),
+            "row_write": In(RowWriteSignature(bits, lanes)),
+        }
         super().__init__({**members, "starving": Out(1)})
 
     def elaborate(self, platform: Any) -> Module:
@@ -138,7 +144,9 @@ class MemoryController(wiring.Component):
         bits = self.config.partition.bank_bits - 2
         return beat_addr[:bits] if bits else C(0, 1)
 
-    def _arbitrate(self, m: Module, arbiter: Any, reqs: list[Any], lane_addrs: list[Value], beat_addr: Value) -> list[list[Value]]:
+    def _arbitrate(
+        self, m: Module, arbiter: Any, reqs: list[Any], lane_addrs: list[Value], beat_addr: Value
+    ) -> list[list[Value]]:
         """Connect requests to the arbiter; returns for each bank who gets it this cycle, a bit for each request."""
         lanes, group = len(lane_addrs), self._group(beat_addr)
         one_group = self.config.banks == ROW_WORDS
@@ -159,7 +167,9 @@ class MemoryController(wiring.Component):
             banks.append(takers)
         return banks
 
-    def _address(self, m: Module, name: str, takers: list[Value], lane_addrs: list[Value], beat_addr: Value) -> tuple[Signal, Signal]:
+    def _address(
+        self, m: Module, name: str, takers: list[Value], lane_addrs: list[Value], beat_addr: Value
+    ) -> tuple[Signal, Signal]:
         """Registers with a bank's address and who uses it, for the cycle after the one in which they were accepted."""
         cfg = self.config.partition
         source = Signal(len(takers), name=f"{name}_source")
@@ -260,7 +270,9 @@ class MemoryController(wiring.Component):
         words = [Signal(width, name=f"row_write_word_{w}") for w in range(ROW_WORDS)]
         with m.If(req.valid & req.ready):
             m.d.sync += [part_index.eq(req.payload.part), strobe.eq(req.payload.strb)]
-            m.d.sync += [word.eq(req.payload.data[width * w : width * (w + 1)]) for w, word in enumerate(words)]
+            m.d.sync += [
+                word.eq(req.payload.data[width * w : width * (w + 1)]) for w, word in enumerate(words)
+            ]
         for p, part in enumerate(parts):
             m.d.comb += part.row_here.eq(part_index == p)
             m.d.comb += [part.row_wdata[w].eq(word) for w, word in enumerate(words)]

@@ -27,7 +27,9 @@ class PartitionConfig:
         if self.banks < ROW_WORDS or self.banks & (self.banks - 1):
             raise ValueError(f"banks must be a power of two from {ROW_WORDS}, not {self.banks!r}")
         if self.bytes & (self.bytes - 1) or self.bytes < 2 * WORD_BYTES * self.banks:
-            raise ValueError(f"bytes must be a power of two from {2 * WORD_BYTES * self.banks}, not {self.bytes!r}")
+            raise ValueError(
+                f"bytes must be a power of two from {2 * WORD_BYTES * self.banks}, not {self.bytes!r}"
+            )
         if self.lane_reads < 1:
             raise ValueError(f"lane_reads must be at least 1, not {self.lane_reads!r}")
         if self.lane_writes < 1:

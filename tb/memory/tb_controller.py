@@ -77,7 +77,11 @@ async def random_traffic(dut: Any) -> None:
                 ]
             )
             rate = 1.0 if mix % 3 == 0 else random.choice([0.1, 0.5, 0.9, 1.0])
-            bench.traffic(name, hot_spot(depth) if mix == 9 else pattern, locked_rate if name in bench.params["locked"] else rate)
+            bench.traffic(
+                name,
+                hot_spot(depth) if mix == 9 else pattern,
+                locked_rate if name in bench.params["locked"] else rate,
+            )
         await bench.run(150)
         await bench.drain()
         for port in bench.rest():
@@ -105,13 +109,20 @@ async def partial_write_then_read(dut: Any) -> None:
     """Field report A19: 0x11223344, bytes 0011 of 0xCCDD, read in the next cycle; then a write of no bytes."""
     bench = await _started(dut)
     lanes, every = bench.memory.partitions, (1 << bench.memory.partitions) - 1
-    writer, reader = bench.by_name[bench.params["lane_writes"][-1]], bench.by_name[bench.params["lane_reads"][-1]]
+    writer, reader = (
+        bench.by_name[bench.params["lane_writes"][-1]],
+        bench.by_name[bench.params["lane_reads"][-1]],
+    )
     assert isinstance(writer, LaneWriter)
     assert isinstance(reader, LaneReader)
     addr = random.randrange(bench.memory.depth)
     reader.addresses = lambda: addr
     same = sum(1 << 32 * p for p in range(lanes))
-    for mask, data, want in ((15, 0x11223344, 0x11223344), (3, 0x0000CCDD, 0x1122CCDD), (0, 0xFFFFFFFF, 0x1122CCDD)):
+    for mask, data, want in (
+        (15, 0x11223344, 0x11223344),
+        (3, 0x0000CCDD, 0x1122CCDD),
+        (0, 0xFFFFFFFF, 0x1122CCDD),
+    ):
         payload = writer.pack(addr, mask, every, data * same)
         writer.offer = lambda payload=payload: payload  # type: ignore[method-assign,misc]
         writer.left = 1
@@ -139,7 +150,9 @@ async def no_conflict_full_rate(dut: Any) -> None:
     busy = [p for p in bench.by_name.values() if p.left is None]
     assert len(busy) >= 4
     for port in busy:
-        assert (port.accepted, port.refused) == (200, 0), f"{port.name}: {port.accepted} accepted, {port.refused} refused"
+        assert (port.accepted, port.refused) == (200, 0), (
+            f"{port.name}: {port.accepted} accepted, {port.refused} refused"
+        )
     await bench.drain()
 
 

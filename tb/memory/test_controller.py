@@ -29,7 +29,13 @@ LOCKED = MemoryControllerConfig(
 
 
 def _run(config: MemoryControllerConfig, simulator: str) -> None:
-    run_bench(MemoryController, config, "tb.memory.tb_controller", simulator=simulator, parameters=dataclasses.asdict(config))
+    run_bench(
+        MemoryController,
+        config,
+        "tb.memory.tb_controller",
+        simulator=simulator,
+        parameters=dataclasses.asdict(config),
+    )
 
 
 def test_preferred_ports() -> None:

@@ -5,6 +5,7 @@ are read with everything settled, which is exactly what the next rising edge see
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,7 @@ class Memory:
         return sum(self.words[part][4 * beat + w] << 32 * w for w in range(4))
 
 
-class Port:
+class Port(ABC):
     """A requester: offers payloads from `payload()` with probability `rate`, counts refusals, keeps stream rules."""
 
     def __init__(self, dut: Any, name: str, memory: Memory, *, rate: float = 1.0, limit: int | None = None):
@@ -49,9 +50,9 @@ class Port:
         self.accepted = self.waited = self.worst = self.refused = 0
         self.valid.value = 0
 
+    @abstractmethod
     def offer(self) -> int:
         """A new request, as the payload's bits."""
-        raise NotImplementedError
 
     def drive(self) -> None:
         if self.payload is None and self.left != 0 and random.random() < self.rate:
@@ -80,15 +81,25 @@ class Reader(Port):
 
     latency = 0
 
-    def __init__(self, dut: Any, name: str, memory: Memory, addresses: Addresses, *, rate: float = 1.0, limit: int | None = None):
+    def __init__(
+        self,
+        dut: Any,
+        name: str,
+        memory: Memory,
+        addresses: Addresses,
+        *,
+        rate: float = 1.0,
+        limit: int | None = None,
+    ):
         super().__init__(dut, name, memory, rate=rate, limit=limit)
         self.addresses = addresses
         self.rsp_valid, self.rsp = getattr(dut, f"{name}__rsp_valid"), getattr(dut, f"{name}__rsp")
         self.expected: deque[tuple[int, int, int]] = deque()
         self.answers = 0
 
+    @abstractmethod
     def golden(self, payload: int) -> int:
-        raise NotImplementedError
+        """What the read must give now."""
 
     def accept(self, cycle: int) -> None:
         payload = self.taken()
@@ -133,12 +144,22 @@ def random_mask(bits: int) -> int:
 
 
 class Writer(Port):
-    def __init__(self, dut: Any, name: str, memory: Memory, addresses: Addresses, *, rate: float = 1.0, limit: int | None = None):
+    def __init__(
+        self,
+        dut: Any,
+        name: str,
+        memory: Memory,
+        addresses: Addresses,
+        *,
+        rate: float = 1.0,
+        limit: int | None = None,
+    ):
         super().__init__(dut, name, memory, rate=rate, limit=limit)
         self.addresses = addresses
 
+    @abstractmethod
     def apply(self, payload: int) -> None:
-        raise NotImplementedError
+        """Do the write."""
 
     def accept(self, cycle: int) -> None:
         payload = self.taken()
@@ -168,7 +189,9 @@ class LaneWriter(Writer):
 class RowWriter(Writer):
     def offer(self) -> int:
         part = random.randrange(self.memory.partitions)
-        return self.pack(self.addresses() % self.memory.depth // 4, part, random_mask(16), random.getrandbits(128))
+        return self.pack(
+            self.addresses() % self.memory.depth // 4, part, random_mask(16), random.getrandbits(128)
+        )
 
     def _bits(self) -> tuple[int, int]:
         return (self.memory.depth // 4 - 1).bit_length(), (self.memory.partitions - 1).bit_length()
