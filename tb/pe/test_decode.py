@@ -1,0 +1,89 @@
+"""Operand decoder: every code of every format has its exact value."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from models import cast
+from models.formats import FLOATS, MAC_DTYPES, PACKED, DType
+from rtl.pe.decode import DecoderConfig, OperandDecoder
+from rtl.pe.operand import DIGITS, PeConfig
+from rtl.tiles import TileLibrary
+from tb.lib.simulate import rng, simulate
+
+
+def _value(ctx, operand, pe, lane=None):
+    """The number that an operand's digits make: of one lane, or of all, each in its mode."""
+    lanes = [lane] if lane is not None else range(DIGITS)
+    total = Fraction(0)
+    for i in lanes:
+        sign = -1 if ctx.get(operand.neg) >> i & 1 else 1
+        total += sign * ctx.get(operand.sig[i]) * Fraction(2) ** (pe.max_shift - ctx.get(operand.right[i]))
+    return total * Fraction(2) ** ctx.get(operand.exp)
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("dtype", MAC_DTYPES)
+def test_values(dtype, stationary):
+    pe = PeConfig()
+    dut = OperandDecoder(DecoderConfig(pe=pe, stationary=stationary), tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        ctx.set(dut.dtype, dtype.value)
+        fmt = PACKED.get(dtype) or FLOATS[dtype]
+        codes = (
+            list(range(1 << fmt.width)) if fmt.width <= 8 else [random.getrandbits(16) for _ in range(1500)]
+        )
+        if fmt.width == 16:
+            codes += [0, 0x8000, 1, 0x7F80, 0xFF80, 0x7FC0, 0x7C00, 0xFC00, 0x7E00, fmt.max_code]
+        for code in codes:
+            scale = random.choice([0, 1, 127, 254, 255, random.randrange(256)])
+            words = [random.randrange(1 << fmt.width) for _ in range(DIGITS)]
+            lane = random.randrange(DIGITS)
+            words[lane] = code
+            raw = sum(w << fmt.width * i for i, w in enumerate(words)) if dtype in PACKED else code
+            ctx.set(dut.word, raw)
+            ctx.set(dut.scale, scale)
+            ctx.set(dut.active, random.randrange(2))
+            await ctx.delay(1e-9)
+            values = cast.decode_float(
+                fmt, np.array(words if dtype in PACKED else [code], dtype=np.uint32)
+            ).astype(float)
+            nan = bool(np.isnan(values).any()) or (dtype in PACKED and scale == 255)
+            assert ctx.get(dut.operand.nan) == nan
+            value = values[lane] if dtype in PACKED else values[0]
+            bit = lane if dtype in PACKED else 0
+            assert (ctx.get(dut.operand.inf) >> bit & 1) == np.isinf(value)
+            assert (ctx.get(dut.operand.zero) >> bit & 1) == (value == 0)
+            if dtype not in PACKED:
+                assert ctx.get(dut.operand.zero) >> 1 == 0
+            if nan or np.isinf(value):
+                continue
+            if dtype in PACKED:
+                want = Fraction(value) * Fraction(2) ** (scale - 127)
+                assert _value(ctx, dut.operand, pe, lane) == want
+            else:
+                # digits 0 and 3 are the low and the high one, in either arrangement; the pair in the middle tells them apart
+                low, high = (_value(ctx, dut.operand, pe, i) for i in (0, 3))
+                assert low + high == Fraction(value)
+                middle = (ctx.get(dut.operand.sig[1]), ctx.get(dut.operand.sig[2]))
+                ends = (ctx.get(dut.operand.sig[0]), ctx.get(dut.operand.sig[3]))
+                assert middle == (ends if stationary else ends[::-1])
+            assert (ctx.get(dut.operand.neg) >> bit & 1) == np.signbit(value)
+
+    simulate(dut, bench)
+
+
+def test_a_type_that_was_not_built_is_zero():
+    pe = PeConfig(formats=(DType.BF16,))
+    dut = OperandDecoder(DecoderConfig(pe=pe, stationary=False), tiles=TileLibrary(inline=True))
+
+    async def bench(ctx):
+        ctx.set(dut.dtype, DType.E4M3.value)
+        ctx.set(dut.word, 0xFFFFFFFF)
+        await ctx.delay(1e-9)
+        assert [ctx.get(dut.operand.sig[i]) for i in range(DIGITS)] == [0] * DIGITS
+
+    simulate(dut, bench)

@@ -1,0 +1,48 @@
+"""What follows from a PE's formats."""
+
+import itertools
+from fractions import Fraction
+
+import pytest
+
+from models.formats import MAC_CLASSES, MAC_DTYPES, PACKED, DType
+from rtl.pe.operand import PeConfig, element_format, exponent_range
+
+
+def test_known_widths():
+    assert PeConfig(formats=(DType.BF16,)).digit_bits == 4
+    assert PeConfig(formats=(DType.FP16,)).digit_bits == 6
+    assert PeConfig(formats=(DType.E4M3X4,)).sum_bits == 38
+    assert PeConfig(formats=(DType.E5M2X4,)).sum_bits == 66
+    assert PeConfig(formats=(DType.E2M1X4,)).sum_bits == 10
+    assert PeConfig(formats=(DType.BF16, DType.E4M3X4)).step.window == 63
+
+
+@pytest.mark.parametrize("dtype", MAC_DTYPES)
+def test_largest_sum_fits(dtype):
+    """The largest sum of products of a format, in units of the smallest product, has `sum_bits` bits."""
+    config = PeConfig(formats=(dtype,))
+    fmt = element_format(dtype)
+    top = (1 << fmt.man_bits) | (fmt.max_code & ((1 << fmt.man_bits) - 1))
+    largest = Fraction(top) * 2 ** (exponent_range(fmt) if dtype in PACKED else 0)
+    total = largest * largest * (4 if dtype in PACKED else 1)
+    assert total < 1 << config.sum_bits
+    assert total >= 1 << config.sum_bits - 3
+
+
+def test_every_subset_has_room_for_all_its_classes():
+    for a, b in itertools.combinations(MAC_DTYPES, 2):
+        config = PeConfig(formats=(a, b))
+        assert config.sum_bits >= max(PeConfig(formats=(f,)).sum_bits for f in (a, b))
+        assert (
+            config.digit_bits * 2 >= max(element_format(f).sig_bits for f in (a, b) if f not in PACKED)
+            if any(f not in PACKED for f in (a, b))
+            else True
+        )
+        assert any(a in c for c in MAC_CLASSES)
+
+
+@pytest.mark.parametrize("formats", [(), (DType.FP32,), (DType.BF16, DType.INT8)])
+def test_bad_formats(formats):
+    with pytest.raises(ValueError, match="formats must be types that the array can multiply, not"):
+        PeConfig(formats=formats)

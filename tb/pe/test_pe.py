@@ -1,0 +1,165 @@
+"""One processing element: products with any partial sum, swap, load countdown, pass-through."""
+
+from collections import deque
+
+import pytest
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from models.formats import FLOATS, MAC_CLASSES, MAC_DTYPES, PACKED
+from rtl.pe.decode import DecoderConfig, OperandDecoder
+from rtl.pe.operand import PeConfig
+from rtl.pe.pe import PRODUCT_LATENCY, STEP_LATENCY, ProcessingElement
+from rtl.tiles import TileLibrary
+from tb.lib.simulate import rng, simulate
+from tb.models import exact
+
+NAN = 0x7FC00000
+
+
+class PeWithDecoders(wiring.Component):
+    """A PE between operand decoders."""
+
+    def __init__(self, pe):
+        self.pe = pe
+        super().__init__(
+            {
+                **{
+                    f"{side}_{n}": In(w)
+                    for side in ("m", "s")
+                    for n, w in (("word", 32), ("scale", 8), ("dtype", 4))
+                },
+                **{"active": In(1), "swap": In(1), "load": In(1), "left": In(7)},
+                **{
+                    "psum_in": In(32),
+                    "psum_out": Out(32),
+                    "left_out": Out(7),
+                    "moved": Out(1),
+                    "loaded": Out(1),
+                },
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        tiles = TileLibrary(inline=True)
+        m.submodules.pe = pe = ProcessingElement(self.pe, tiles=tiles)
+        for side, active in (("m", self.active), ("s", self.load)):
+            decode = OperandDecoder(DecoderConfig(pe=self.pe, stationary=side == "s"), tiles=tiles)
+            m.submodules[f"decode_{side}"] = decode
+            m.d.comb += [
+                *(getattr(decode, n).eq(getattr(self, f"{side}_{n}")) for n in ("word", "scale", "dtype")),
+                decode.active.eq(active),
+                decode.swap.eq(self.swap if side == "m" else 0),
+                (pe.moving if side == "m" else pe.load).eq(decode.operand),
+            ]
+        m.d.comb += [
+            pe.left.eq(self.left),
+            pe.psum_in.eq(self.psum_in),
+            self.psum_out.eq(pe.psum_out),
+            self.left_out.eq(pe.left_out),
+            self.moved.eq(pe.moving_out.active),
+            self.loaded.eq(pe.load_out.active),
+        ]
+        return m
+
+
+def _word(random, dtype):
+    fmt = PACKED.get(dtype) or FLOATS[dtype]
+    lanes = 4 if dtype in PACKED else 1
+    word = 0
+    for i in range(lanes):
+        style = random.random()
+        code = random.getrandbits(fmt.width)
+        if style < 0.3:  # exponents near the middle, so that products meet the partial sum
+            keep = (1 << fmt.man_bits) - 1 | 1 << fmt.width - 1
+            code = code & keep | (fmt.bias << fmt.man_bits)
+        elif style < 0.4:
+            code = random.choice([0, 1 << fmt.width - 1, 1, fmt.max_code])
+        word |= code << fmt.width * i
+    return word
+
+
+def _numbers(dtype, word):
+    """What a word's elements stand for."""
+    fmt = PACKED.get(dtype) or FLOATS[dtype]
+    lanes = 4 if dtype in PACKED else 1
+    return [
+        exact.decode(exact.SPECS[fmt.name], word >> fmt.width * i & (1 << fmt.width) - 1)
+        for i in range(lanes)
+    ]
+
+
+def _exact(psum, weight, moving):
+    """psum and one step's products in rationals."""
+    scales = [weight[2], moving[2]] if moving[0] in PACKED else []
+    pairs = list(zip(_numbers(*weight[:2]), _numbers(*moving[:2]), strict=True))
+    return exact.step(psum, pairs, scales)
+
+
+def _psum(random):
+    style = random.random()
+    if style < 0.3:
+        return random.choice(
+            [0, 0x80000000, 1, 0x80000001, 0x7F800000, 0xFF800000, NAN, 0x7F7FFFFF, 0x00800000]
+        )
+    bits = random.getrandbits(32)
+    if style < 0.8:
+        bits = bits & 0x807FFFFF | random.randrange(110, 145) << 23
+    return NAN if bits & 0x7FFFFFFF > 0x7F800000 else bits
+
+
+@pytest.mark.parametrize("kinds", MAC_CLASSES, ids=lambda kinds: "-".join(sorted(k.name for k in kinds)))
+def test_steps_against_rationals(kinds):
+    dut = PeWithDecoders(PeConfig(formats=MAC_DTYPES))
+    random = rng()
+
+    async def bench(ctx):
+        weight = shadow = None
+        expected: deque[int] = deque()
+        pending: deque[tuple[bool, tuple, tuple]] = deque()
+        for n in range(700):
+            load, swap, active = (
+                n == 0 or random.random() < 0.2,
+                n == 1 or random.random() < 0.2,
+                random.random() < 0.9,
+            )
+            if swap:
+                weight = shadow
+            m_dtype = random.choice(sorted(kinds))
+            moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
+            s_dtype = random.choice(sorted(kinds))
+            stationary = (s_dtype, _word(random, s_dtype), random.choice([0, 120, 127, 130, 254]))
+            left = random.choice([0, 0, 3]) if n else 0
+            for side, (dtype, word, scale) in (("m", moving), ("s", stationary)):
+                ctx.set(getattr(dut, f"{side}_dtype"), dtype.value)
+                ctx.set(getattr(dut, f"{side}_word"), word)
+                ctx.set(getattr(dut, f"{side}_scale"), scale)
+            ctx.set(dut.active, active)
+            ctx.set(dut.swap, swap)
+            ctx.set(dut.load, load)
+            ctx.set(dut.left, left)
+            if load and left == 0:
+                shadow = stationary
+            pending.append((active, weight, moving) if weight else None)
+            psum = _psum(random)
+            ctx.set(dut.psum_in, psum)
+            if n >= PRODUCT_LATENCY:
+                step = pending.popleft()
+                if step is None:
+                    expected.append(None)
+                elif step[0]:
+                    expected.append(_exact(psum, step[1], step[2]))
+                else:
+                    expected.append(psum)
+            if n >= PRODUCT_LATENCY + STEP_LATENCY:
+                want = expected.popleft()
+                if want is not None:
+                    assert ctx.get(dut.psum_out) == want, f"{ctx.get(dut.psum_out):08x}, not {want:08x}"
+            await ctx.tick()
+            assert ctx.get(dut.moved) == active
+            assert ctx.get(dut.loaded) == load
+            assert ctx.get(dut.left_out) == (left - 1) % 128
+
+    simulate(dut, bench)
