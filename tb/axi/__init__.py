@@ -1,0 +1,1 @@
+"""Benches of the memory crossbar and of the host port."""
