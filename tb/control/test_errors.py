@@ -24,7 +24,12 @@ def test_first_error_stays_until_clear():
             errors = {}
             for k in range(CONFIG.sources):
                 valid = random.random() < 0.1
-                item = (random.randint(1, 8), random.randrange(3), random.getrandbits(32), random.getrandbits(64))
+                item = (
+                    random.randint(1, 8),
+                    random.randrange(3),
+                    random.getrandbits(32),
+                    random.getrandbits(64),
+                )
                 ctx.set(getattr(dut, f"error{k}_valid"), valid)
                 for name, value in zip(("code", "engine", "index", "addr"), item, strict=True):
                     ctx.set(getattr(getattr(dut, f"error{k}"), name), value)

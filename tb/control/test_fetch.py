@@ -101,7 +101,14 @@ def test_streams_until_the_end_of_memory(rate):
 
 
 @pytest.mark.parametrize(
-    "address", [1 << 40 | 64, 0xFFFF << 48 | 1 << 40 | 1, 8 << 48 | 1 << 40, 0xFFFF << 48 | 16 << 40, 0xFFFF << 48 | 1 << 40 | MEMORY]
+    "address",
+    [
+        1 << 40 | 64,
+        0xFFFF << 48 | 1 << 40 | 1,
+        8 << 48 | 1 << 40,
+        0xFFFF << 48 | 16 << 40,
+        0xFFFF << 48 | 1 << 40 | MEMORY,
+    ],
 )
 def test_addresses_that_are_nothing(address):
     dut = InstructionFetch(CONFIG, tiles=TileLibrary(inline=True))
@@ -151,7 +158,11 @@ def test_bus_error_and_stop_at_any_moment():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"), [({"prefetch": 1}, "prefetch must be at least 2, not 1"), ({"memory_bytes": 100}, "memory_bytes must be a multiple of 128, not 100")]
+    ("change", "text"),
+    [
+        ({"prefetch": 1}, "prefetch must be at least 2, not 1"),
+        ({"memory_bytes": 100}, "memory_bytes must be a multiple of 128, not 100"),
+    ],
 )
 def test_bad_configuration(change, text):
     with pytest.raises(ValueError, match=text):

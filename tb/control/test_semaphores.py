@@ -27,7 +27,9 @@ def test_updates_from_everywhere():
             for k in range(CONFIG.sources):
                 port = getattr(dut, f"update{k}")
                 if offered[k] is None and random.random() < 0.6:
-                    value = random.choice([1, -1, 5, -(1 << 31), (1 << 31) - 1, random.randrange(-(1 << 31), 1 << 31)])
+                    value = random.choice(
+                        [1, -1, 5, -(1 << 31), (1 << 31) - 1, random.randrange(-(1 << 31), 1 << 31)]
+                    )
                     offered[k] = (random.choice(list(UpdateMode)), random.randrange(CONFIG.count), value)
                 ctx.set(port.valid, offered[k] is not None)
                 if offered[k]:
@@ -39,7 +41,9 @@ def test_updates_from_everywhere():
                 sem = random.randrange(CONFIG.count)
                 ctx.set(getattr(dut, f"{name}_sem"), sem)
                 assert ctx.get(getattr(dut, f"{name}_value")) == values[sem]
-            taken = [k for k in range(CONFIG.sources) if offered[k] and ctx.get(getattr(dut, f"update{k}").ready)]
+            taken = [
+                k for k in range(CONFIG.sources) if offered[k] and ctx.get(getattr(dut, f"update{k}").ready)
+            ]
             assert len(taken) == (any(offered) and not clear)
             assert ctx.get(dut.updated) == bool(taken)
             for k in range(CONFIG.sources):
@@ -48,7 +52,14 @@ def test_updates_from_everywhere():
             for k in taken:
                 mode, sem, value = offered[k]
                 old = values[sem]
-                values[sem] = _wrap({UpdateMode.NONE: old, UpdateMode.ADD: old + value, UpdateMode.SUB: old - value, UpdateMode.SET: value}[mode])
+                values[sem] = _wrap(
+                    {
+                        UpdateMode.NONE: old,
+                        UpdateMode.ADD: old + value,
+                        UpdateMode.SUB: old - value,
+                        UpdateMode.SET: value,
+                    }[mode]
+                )
                 offered[k] = None
                 served += 1
             if clear:
@@ -60,7 +71,12 @@ def test_updates_from_everywhere():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"), [({"count": 24}, "count must be a power of two"), ({"sources": 0}, "must be at least 1"), ({"waiters": 0}, "must be at least 1")]
+    ("change", "text"),
+    [
+        ({"count": 24}, "count must be a power of two"),
+        ({"sources": 0}, "must be at least 1"),
+        ({"waiters": 0}, "must be at least 1"),
+    ],
 )
 def test_bad_configuration(change, text):
     with pytest.raises(ValueError, match=text):
