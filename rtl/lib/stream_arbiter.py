@@ -25,7 +25,7 @@ class StreamArbiterConfig:
 
 
 def round_robin(m: Module, name: str, requests: list[Value], served: Value) -> Signal:
-    """One-hot grant of the first request at or after the one next to the last served; keeps a grant until it is served.
+    """One-hot grant of the first request at or after the one next to the last served; keeps a grant while it is asked for and not served.
 
     Combinational; `served` says that the granted one was served this cycle.
     """
@@ -35,9 +35,12 @@ def round_robin(m: Module, name: str, requests: list[Value], served: Value) -> S
     all_ = Signal(n, name=f"{name}_requests")
     grant = Signal(n, name=f"{name}_grant")
     high = Signal(n, name=f"{name}_high")
-    m.d.comb += [all_.eq(Cat(requests)), high.eq(all_ & after)]
+    still = Signal(
+        n, name=f"{name}_still"
+    )  # a request that was withdrawn (by a clear) holds its grant no longer
+    m.d.comb += [all_.eq(Cat(requests)), high.eq(all_ & after), still.eq(held & all_)]
     first_high, first = high & (~high + 1)[:n], all_ & (~all_ + 1)[:n]
-    m.d.comb += grant.eq(Mux(held.any(), held, Mux(high.any(), first_high, first)))
+    m.d.comb += grant.eq(Mux(still.any(), still, Mux(high.any(), first_high, first)))
     with m.If(served):
         m.d.sync += [held.eq(0), after.eq(~(grant | (grant - 1)[:n]))]
     with m.Else():

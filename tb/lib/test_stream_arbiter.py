@@ -53,6 +53,25 @@ def test_merges_fairly(ports, rate):
     simulate(dut, bench)
 
 
+def test_a_withdrawn_item_is_gone():
+    """As a sequencer's does when it is stopped: nothing is shown in its place."""
+    dut = StreamArbiter(StreamArbiterConfig(ports=3, width=8), tiles=TileLibrary(inline=True))
+
+    async def bench(ctx):
+        ctx.set(dut.i1.valid, 1)
+        await ctx.tick()
+        assert ctx.get(dut.o.valid)
+        ctx.set(dut.i1.valid, 0)
+        assert not ctx.get(dut.o.valid)
+        await ctx.tick()
+        ctx.set(dut.i2.valid, 1)
+        ctx.set(dut.i2.payload, 77)
+        ctx.set(dut.o.ready, 1)
+        assert (ctx.get(dut.o.valid), ctx.get(dut.source), ctx.get(dut.o.payload)) == (1, 2, 77)
+
+    simulate(dut, bench)
+
+
 @pytest.mark.parametrize("key", ["ports", "width"])
 def test_bad_configuration(key):
     with pytest.raises(ValueError, match=f"{key} must be at least 1, not 0"):
