@@ -11,7 +11,6 @@ from amaranth.back import verilog
 
 from rtl.tiles import TileLibrary, module_name
 
-
 AT_ZERO = "run_at_time_zero"
 
 

@@ -99,14 +99,14 @@ def _build(config: ChipConfig, netlist: Netlist, words: int, latency: int) -> Pa
         return program
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "connect.vh").write_text(_connect(config))
-    command = [str(tool.program), "-g2012", "-o", f"{program}.new", "-s", "image_tb", f"-I{folder}"]
+    command = [str(tool.program), "-g2012", "-o", f"{program}.{os.getpid()}.new", "-s", "image_tb", f"-I{folder}"]
     command += [f"-D{k}={v}" for k, v in defines.items()]
     done = subprocess.run(
         [*command, str(HARNESS), *map(str, netlist.sources)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise SimulationError(f"iverilog failed: {(done.stderr or done.stdout).strip().splitlines()[0]}")
-    os.replace(f"{program}.new", program)
+    os.replace(f"{program}.{os.getpid()}.new", program)
     return program
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from models.config import ChipConfig
 from rtl.chip import Chip
 from sim.emit import emit_tile, placed_tiles, write_files
+from sim.locks import exclusive
 from sim.memory_map import c_header, markdown, memory_map
 
 ROOT = Path(__file__).parent.parent
@@ -78,6 +79,11 @@ def write_netlist(
 ) -> Netlist:
     """Generate the chip's netlist folder, or reuse it when nothing it depends on has changed."""
     folder = folder or NETLIST_ROOT / config.name
+    with exclusive(folder):
+        return _write(config, folder, progress)
+
+
+def _write(config: ChipConfig, folder: Path, progress: Callable[[str, int, int], None] | None) -> Netlist:
     stamp = folder / ".key"
     key = generator_key(config)
     if stamp.exists() and stamp.read_text() == key:

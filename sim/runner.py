@@ -13,6 +13,7 @@ from cocotb_tools.runner import Verilator, get_runner
 from rtl.tiles import module_name
 from sim import tools
 from sim.emit import emit_tile, write_files, write_if_changed
+from sim.locks import exclusive
 from sim.verilator_control import control_file
 
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "tb"
@@ -79,41 +80,42 @@ def run_bench(
     top = module_name(cls, config)
     modules = emit_tile(cls, config, inline=inline)
     folder = BUILD_ROOT / f"{top}{'-inline' if inline else ''}" / f"{simulator}{'-waves' if waves else ''}"
-    sources = write_files(modules, folder / "v")
-    if simulator == "verilator":
-        sources.insert(0, folder / "v" / "control.vlt")
-        write_if_changed(sources[0], control_file(modules, top, public_ports=True))
-    env = {**tool.env, PARAMS_VARIABLE: json.dumps(dict(parameters or {}))}
-    this_seed = seed()
-    print(f"{bench} on {top} in {simulator}: re-run with {SEED_VARIABLE}={this_seed}")
-    saved = dict(os.environ)
-    os.environ.update(env)
-    try:
-        runner = PortsOnlyVerilator() if simulator == "verilator" else get_runner(simulator)
-        build_args = VERILATOR_ARGS if simulator == "verilator" else []
-        runner.build(
-            sources=sources,
-            hdl_toplevel=top,
-            build_dir=folder / "obj",
-            build_args=build_args,
-            timescale=("1ns", "1ps"),
-            waves=waves,
-        )
-        results = runner.test(
-            hdl_toplevel=top,
-            test_module=bench,
-            testcase=testcase,
-            seed=this_seed,
-            extra_env=env,
-            build_dir=folder / "obj",
-            test_dir=folder / "obj",
-            results_xml=str(folder / f"results-{bench}-{os.getpid()}.xml"),
-            timescale=("1ns", "1ps"),
-            waves=waves,
-        )
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)
+    with exclusive(folder):
+        sources = write_files(modules, folder / "v")
+        if simulator == "verilator":
+            sources.insert(0, folder / "v" / "control.vlt")
+            write_if_changed(sources[0], control_file(modules, top, public_ports=True))
+        env = {**tool.env, PARAMS_VARIABLE: json.dumps(dict(parameters or {}))}
+        this_seed = seed()
+        print(f"{bench} on {top} in {simulator}: re-run with {SEED_VARIABLE}={this_seed}")
+        saved = dict(os.environ)
+        os.environ.update(env)
+        try:
+            runner = PortsOnlyVerilator() if simulator == "verilator" else get_runner(simulator)
+            build_args = VERILATOR_ARGS if simulator == "verilator" else []
+            runner.build(
+                sources=sources,
+                hdl_toplevel=top,
+                build_dir=folder / "obj",
+                build_args=build_args,
+                timescale=("1ns", "1ps"),
+                waves=waves,
+            )
+            results = runner.test(
+                hdl_toplevel=top,
+                test_module=bench,
+                testcase=testcase,
+                seed=this_seed,
+                extra_env=env,
+                build_dir=folder / "obj",
+                test_dir=folder / "obj",
+                results_xml=str(folder / f"results-{bench}-{os.getpid()}.xml"),
+                timescale=("1ns", "1ps"),
+                waves=waves,
+            )
+        finally:
+            os.environ.clear()
+            os.environ.update(saved)
     ran, failed = get_results(results)
     assert ran > 0, f"{bench}: no test ran"
     assert failed == 0, f"{bench}: {failed} of {ran} tests failed ({SEED_VARIABLE}={this_seed})"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from models.config import ChipConfig
 from sim import tools
+from sim.locks import exclusive
 from sim.netlist import write_netlist
 from sim.tools import SimulationError
 from sim.verilator_control import control_file
@@ -79,6 +80,11 @@ def build(config: ChipConfig, *, trace: bool = False) -> Path:
 
     `trace=True` compiles waveform support in. Raises sim.tools.ToolError or SimulationError.
     """
+    with exclusive(BUILD_ROOT / config.name):
+        return _build(config, trace)
+
+
+def _build(config: ChipConfig, trace: bool) -> Path:
     tool = tools.verilator()
     netlist = write_netlist(config)
     key = hashlib.sha256()

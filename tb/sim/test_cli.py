@@ -1,0 +1,141 @@
+"""The command line: what goes wrong is one line and a non-zero exit; what goes right works."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models import image as images
+from models.config import find
+from tb.sim.images import broken, model, vector_image
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def tesela(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    import os
+
+    command = [sys.executable, "-c", "from sim.cli import main; main()", *args]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}
+    )
+
+
+def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = None) -> None:
+    done = tesela(*args, env=env)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr + done.stdout
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("tesela: ")
+    for part in parts:
+        assert part in lines[0], lines[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        (("sim", "--config", "huge"), ("preset must be one of nano, mini, small, gen3", "'huge'")),
+        (("sim", "--config", "/nowhere/x.toml"), ("cannot read configuration",)),
+        (("sim", "--workload", "chess"), ("WORKLOAD must be one of digits, not 'chess'",)),
+        (("sim", "--format", "fp64", "--config", "nano"), ("FORMAT must be one of mxfp8, bf16, not 'fp64'",)),
+        (("sim", "--simulator", "modelsim"), ("SIM must be one of verilator, icarus, not 'modelsim'",)),
+        (("sim", "--config", "nano", "--images", "0"), ("images must be from 1 to 1797, not 0",)),
+        (("netlist", "--config", "tera"), ("preset must be one of",)),
+        (("run", "/nowhere.img"), ("/nowhere.img",)),
+        (("disasm", "/nowhere.img"), ("/nowhere.img",)),
+        (("asm", "/nowhere.s"), ("cannot read '/nowhere.s'",)),
+    ],
+)
+def test_bad_arguments(args, parts):
+    _refused(*parts, args=args)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("partitions = 8\ncores = 1\nspeed = 9\n", ("unknown key 'speed'", "allowed here")),
+        ("partitions = 9\ncores = 1\n", ("partitions must be 8, 16, 32, 64 or 128, not 9",)),
+        ("partitions = 8\ncores = 1\n[sbuf]\nbanks = 5\n", ("sbuf.banks must be 4, 8 or 16, not 5",)),
+        ('partitions = 8\ncores = 1\n[tensor]\nformats = ["fp4"]\n', ("tensor.formats", "'fp4'")),
+        ("partitions = \n", ("not TOML",)),
+    ],
+)
+def test_bad_configurations(tmp_path, text, parts):
+    path = tmp_path / "chip.toml"
+    path.write_text(text)
+    _refused("chip.toml", *parts, args=("netlist", "--config", str(path)))
+
+
+def test_images_that_are_none(tmp_path):
+    good = tmp_path / "good.img"
+    vector_image(find("nano"), 1).save(good)
+    raw = good.read_bytes()
+    for name, data in (
+        ("short", raw[: len(raw) // 2]),
+        ("empty", b""),
+        ("text", b"hello world" * 40),
+        ("changed", raw[:-9] + b"x" + raw[-8:]),
+    ):
+        path = tmp_path / f"{name}.img"
+        path.write_bytes(data)
+        _refused(args=("run", str(path), "--config", "nano", "--simulator", "model"))
+    _refused("the image was made for configuration", args=("run", str(good), "--config", "mini", "--simulator", "model"))
+
+
+def test_no_simulator(tmp_path):
+    _refused("apt", args=("sim", "--simulator", "icarus", "--config", "nano"), env={"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize("simulator", ["model", "verilator"])
+def test_run_reports_hardware_errors(tmp_path, simulator):
+    path = tmp_path / "bad.img"
+    broken("dma").save(path)
+    out = tmp_path / "out.img"
+    args = (
+        "run",
+        str(path),
+        "--config",
+        "nano",
+        "--simulator",
+        simulator,
+        "--watchdog",
+        "500",
+        "--out",
+        str(out),
+    )
+    _refused("core 0: DMA_RANGE in sync[0]", args=args)
+    assert out.exists(), "outputs are kept all the same"
+
+
+def test_run_gives_the_models_image(tmp_path):
+    image = vector_image(find("nano"), 6)
+    path, out = tmp_path / "in.img", tmp_path / "out.img"
+    image.save(path)
+    for simulator in ("model", "verilator"):
+        done = tesela("run", str(path), "--config", "nano", "--simulator", simulator, "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        assert images.load(out).segments == model(image).outputs(image).segments
+
+
+def test_assemble_and_disassemble(tmp_path):
+    image = tmp_path / "p.img"
+    first = tmp_path / "p.s"
+    first.write_text(".engine vector\nNOP\nHALT\n")
+    assert tesela("asm", str(first), "--config", "nano", "--out", str(image)).returncode == 0
+    text = tesela("disasm", str(image)).stdout
+    assert "NOP" in text
+    assert "HALT" in text
+    second = tmp_path / "q.s"
+    second.write_text(text)
+    again = tmp_path / "q.img"
+    assert tesela("asm", str(second), "--config", "nano", "--out", str(again)).returncode == 0
+    assert again.read_bytes() == image.read_bytes()
+
+
+def test_netlist(tmp_path):
+    done = tesela("netlist", "--config", "nano", "--out", str(tmp_path / "n"))
+    assert done.returncode == 0
+    assert "distinct tiles" in done.stdout
+    assert (tmp_path / "n" / "chip.f").exists()

@@ -1,0 +1,35 @@
+"""Control files: what is kept apart, what is compiled once, what can be seen."""
+
+from sim.verilator_control import MANY, control_file, instance_counts, kept_apart
+
+LEAF = "module processing_element_1(clk);\nendmodule\n"
+
+
+def _parent(name: str, child: str, count: int) -> str:
+    return (
+        f"module {name}(clk);\n"
+        + "".join(f"  {child} u{i} (\n    .clk(clk)\n  );\n" for i in range(count))
+        + "endmodule\n"
+    )
+
+
+def test_counts_multiply():
+    modules = {
+        "top": _parent("top", "row_1", 3),
+        "row_1": _parent("row_1", "processing_element_1", 4),
+        "processing_element_1": LEAF,
+    }
+    assert instance_counts(modules, "top") == {"top": 1, "row_1": 3, "processing_element_1": 12}
+    assert kept_apart(modules, "top") == ["processing_element_1"]
+    text = control_file(modules, "top", blocks=["row_1"], public_ports=True)
+    assert text.splitlines() == [
+        "`verilator_config",
+        'hier_block -module "row_1"',
+        'no_inline -module "processing_element_1"',
+        'public_flat_rw -module "top" -var "*"',
+    ]
+
+
+def test_few_are_inlined():
+    modules = {"top": _parent("top", "processing_element_1", MANY - 1), "processing_element_1": LEAF}
+    assert control_file(modules, "top") == "`verilator_config\n"
