@@ -101,7 +101,9 @@ def run_bench(
                 timescale=("1ns", "1ps"),
                 waves=waves,
             )
-            results = runner.test(
+            results = folder / f"results-{bench}-{os.getpid()}.xml"
+            results.unlink(missing_ok=True)
+            runner.test(
                 hdl_toplevel=top,
                 test_module=bench,
                 testcase=testcase,
@@ -109,10 +111,12 @@ def run_bench(
                 extra_env=env,
                 build_dir=folder / "obj",
                 test_dir=folder / "obj",
-                results_xml=str(folder / f"results-{bench}-{os.getpid()}.xml"),
+                results_xml=str(results),
                 timescale=("1ns", "1ps"),
                 waves=waves,
             )
+        except SystemExit:
+            pass  # cocotb leaves so when tests fail; the results file says which
         finally:
             os.environ.clear()
             os.environ.update(saved)

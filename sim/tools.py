@@ -76,10 +76,11 @@ def icarus() -> Tool:
     """Icarus Verilog >= 11. Raises ToolError when it is missing or older."""
     program = shutil.which("iverilog")
     version = _version(program, "-V", r"Icarus Verilog version (\d+\.\d+)") if program else None
-    if program is None or version is None or version < ICARUS_MIN:
-        raise ToolError(
-            "Icarus Verilog >= 11 is missing: apt-get install iverilog (Debian, Ubuntu), or brew install icarus-verilog"
-        )
+    how = "apt-get install iverilog (Debian, Ubuntu), or brew install icarus-verilog"
+    if program is None or version is None:
+        raise ToolError(f"Icarus Verilog >= 11 is missing: {how}")
+    if version < ICARUS_MIN:
+        raise ToolError(f"Icarus Verilog >= 11 is needed, {program} is {'.'.join(map(str, version))}: {how}")
     return Tool("icarus", Path(program), version, {})
 
 

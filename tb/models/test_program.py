@@ -54,8 +54,8 @@ def test_streams_encode_and_decode():
             r"addr must be a multiple of 2 for BF16, not 0x1",
         ),
         (
-            lambda p: p.tensor.load_stationary(row(16382, DType.BF16, 8), k=8, m=8),
-            r"spans bytes 16382 to 16397 of SBUF, which has 16384",
+            lambda p: p.tensor.load_stationary(row(32766, DType.BF16, 8), k=8, m=8),
+            r"spans bytes 32766 to 32781 of SBUF, which has 32768",
         ),
         (
             lambda p: p.tensor.load_stationary(row(0, DType.BF16, 8, stride=-1), k=8, m=8),

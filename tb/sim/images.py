@@ -113,11 +113,11 @@ def broken(kind: str) -> Image:
         p.vector.nop(wait=never.ge(1))
     if kind == "dma":
         p.sync.dma(
-            memory_address(NANO.memory.bytes - 64),
+            memory_address(0x2000),
             memory_address(0x8000),
             row_bytes=64,
             rows=2,
-            src_stride=64,
+            src_stride=NANO.memory.bytes,
             dst_stride=64,
         )
     p.finish()

@@ -70,7 +70,7 @@ def test_image_counts():
 
 def test_training_is_reproducible():
     data = mlp.digits()
-    a, b = mlp.train(data), mlp.train(data)
+    a, b = mlp._train(data), mlp._train(data)
     assert np.array_equal(a.w1, b.w1)
     right = a.logits(data.x).argmax(axis=1) == data.y
     assert right[data.held_out].mean() > 0.95
