@@ -21,7 +21,7 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 
 
-class Fault(Exception):
+class Fault(Exception):  # noqa: N818 - the field's word for it
     """An instruction that stops its core: cause and address."""
 
     def __init__(self, code: ErrorCode, addr: int = 0):

@@ -27,7 +27,12 @@ class Chip(wiring.Component):
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
-        ports: dict[str, Any] = {"s_axil": In(AxiLiteSignature()), "chip_id": In(16), "running": Out(config.cores), "error": Out(config.cores)}
+        ports: dict[str, Any] = {
+            "s_axil": In(AxiLiteSignature()),
+            "chip_id": In(16),
+            "running": Out(config.cores),
+            "error": Out(config.cores),
+        }
         for c in range(config.memory.channels):
             ports[f"m_axi_mem{c}"] = Out(Axi4Signature(id_width=config.memory.id_width))
         super().__init__(ports)

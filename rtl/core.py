@@ -34,7 +34,9 @@ class Core(wiring.Component):
         self.config, self.tiles = config, tiles
         ports: dict[str, Any] = {f"read{i}": Out(BurstReadSignature()) for i in range(READERS)}
         ports |= {f"write{i}": Out(BurstWriteSignature()) for i in range(WRITERS)}
-        super().__init__({**ports, "control": Out(CoreControlSignature()), "core_index": In(8), "chip_id": In(16)})
+        super().__init__(
+            {**ports, "control": Out(CoreControlSignature()), "core_index": In(8), "chip_id": In(16)}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

@@ -66,7 +66,9 @@ class TileLibrary:
         if name not in self.entries:
             self.entries[name] = (cls, config)
             sample = cls(config, tiles=self)
-            sample._MustUse__silence = True  # asked for its ports only; `elaborate_tile` makes the one that is converted
+            sample._MustUse__silence = (
+                True  # asked for its ports only; `elaborate_tile` makes the one that is converted
+            )
             self._signatures[name] = sample.signature
         return Placed(name, self._signatures[name])
 

@@ -99,7 +99,15 @@ def _build(config: ChipConfig, netlist: Netlist, words: int, latency: int) -> Pa
         return program
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "connect.vh").write_text(_connect(config))
-    command = [str(tool.program), "-g2012", "-o", f"{program}.{os.getpid()}.new", "-s", "image_tb", f"-I{folder}"]
+    command = [
+        str(tool.program),
+        "-g2012",
+        "-o",
+        f"{program}.{os.getpid()}.new",
+        "-s",
+        "image_tb",
+        f"-I{folder}",
+    ]
     command += [f"-D{k}={v}" for k, v in defines.items()]
     done = subprocess.run(
         [*command, str(HARNESS), *map(str, netlist.sources)], capture_output=True, text=True, check=False

@@ -75,9 +75,9 @@ def expected_cycles(job: digits.Job) -> int:
 
 
 def run_digits(
-    config: ChipConfig, fmt: str, simulator: str, count: int | None, console: Console, **channels: float
+    config: ChipConfig, fmt: str, simulator: str, count: int | None, console: Console, latency: int = 20
 ) -> Outcome:
-    """The digits workload on `count` images (default: all; Icarus: the first 64). `channels` go to `run_image`."""
+    """The digits workload on `count` images (default: all; Icarus: the first 64). `latency` is the memory channels'."""
     data = mlp.digits()
     n = count if count is not None else (ICARUS_IMAGES if simulator == "icarus" else len(data.y))
     if not 1 <= n <= len(data.y):
@@ -110,7 +110,7 @@ def run_digits(
             job.image,
             simulator=simulator,
             progress=lambda done: bar.update(task, completed=done, description="running"),
-            **channels,
+            latency=latency,
         )
         bar.update(task, total=result.cycles, completed=result.cycles, description="ran")
     words, wrong = compare(machine.outputs(job.image), result.outputs)

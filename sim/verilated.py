@@ -208,7 +208,7 @@ class VerilatedChip:
         self._chip = ctypes.c_void_p(handle)
         size = config.memory.bytes
         buffer = (ctypes.c_uint8 * size).from_address(lib.tesela_memory(self._chip))
-        self.memory: NDArray[np.uint8] = np.frombuffer(buffer, dtype=np.uint8)
+        self.memory: NDArray[np.uint8] = np.frombuffer(memoryview(buffer), dtype=np.uint8)
 
     def close(self) -> None:
         """Free the chip; the memory view must not be used any more."""

@@ -10,7 +10,15 @@ from models.access import AccessPattern
 from models.encoding import Instruction, encode
 from models.formats import DType
 from models.isa import Opcode, Space
-from rtl.interfaces import ApLayout, Axi4Signature, AxiLiteSignature, InstrLayout, IssueLayout, MovingLayout, words_addr_bits
+from rtl.interfaces import (
+    ApLayout,
+    Axi4Signature,
+    AxiLiteSignature,
+    InstrLayout,
+    IssueLayout,
+    MovingLayout,
+    words_addr_bits,
+)
 
 
 def field(layout: data.Layout, name: str, value: int) -> int:
@@ -25,8 +33,12 @@ def test_instruction_layout_reads_what_the_encoder_wrote():
     assert layout.size == 8 * isa.INSTR_BYTES
     for _ in range(50):
         dims = tuple((rng.randrange(-1000, 1000), rng.randrange(65536)) for _ in range(4))
-        ap = AccessPattern(rng.getrandbits(32), rng.choice(list(DType)), dims, rng.choice(list(Space)), rng.randrange(128))
-        instr = Instruction(Opcode.MATMUL, {"parts": rng.randrange(1, 129), "wait_value": -5, "wait_mode": 1}, {"src1": ap})
+        ap = AccessPattern(
+            rng.getrandbits(32), rng.choice(list(DType)), dims, rng.choice(list(Space)), rng.randrange(128)
+        )
+        instr = Instruction(
+            Opcode.MATMUL, {"parts": rng.randrange(1, 129), "wait_value": -5, "wait_mode": 1}, {"src1": ap}
+        )
         word = int.from_bytes(encode(instr), "little")
         assert field(layout, "opcode", word) == Opcode.MATMUL
         assert field(layout, "parts", word) == instr.fields["parts"]

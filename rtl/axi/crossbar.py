@@ -32,11 +32,15 @@ class MemoryCrossbarConfig:
 
     def __post_init__(self) -> None:
         if self.readers < 1 or self.writers < 1:
-            raise ValueError(f"readers and writers must be at least 1, not {self.readers!r} and {self.writers!r}")
+            raise ValueError(
+                f"readers and writers must be at least 1, not {self.readers!r} and {self.writers!r}"
+            )
         if self.channels < 1 or self.channels & (self.channels - 1):
             raise ValueError(f"channels must be a power of two, not {self.channels!r}")
         if max(self.readers, self.writers) > 1 << self.id_width:
-            raise ValueError(f"id_width must hold {max(self.readers, self.writers)} ports, not {self.id_width!r}")
+            raise ValueError(
+                f"id_width must hold {max(self.readers, self.writers)} ports, not {self.id_width!r}"
+            )
 
 
 class MemoryCrossbar(wiring.Component):
@@ -55,7 +59,9 @@ class MemoryCrossbar(wiring.Component):
         self.config, self.tiles = config, tiles
         ports: dict[str, Any] = {f"reader{i}": In(BurstReadSignature()) for i in range(config.readers)}
         ports |= {f"writer{i}": In(BurstWriteSignature()) for i in range(config.writers)}
-        ports |= {f"m_axi_mem{c}": Out(Axi4Signature(id_width=config.id_width)) for c in range(config.channels)}
+        ports |= {
+            f"m_axi_mem{c}": Out(Axi4Signature(id_width=config.id_width)) for c in range(config.channels)
+        }
         super().__init__(ports)
 
     def elaborate(self, platform: Any) -> Module:
@@ -94,7 +100,9 @@ class MemoryCrossbar(wiring.Component):
             target = self._channel(port.req.payload.addr)
             taken = port.req.valid & port.req.ready
             allowed = Signal(name=f"{name}{i}_allowed")
-            m.d.comb += allowed.eq(port.req.valid & ((left == 0) | ((target == last) & (left != OUTSTANDING))))
+            m.d.comb += allowed.eq(
+                port.req.valid & ((left == 0) | ((target == last) & (left != OUTSTANDING)))
+            )
             m.d.sync += left.eq(left + taken - finished[i])
             with m.If(taken):
                 m.d.sync += last.eq(target)
@@ -126,7 +134,9 @@ class MemoryCrossbar(wiring.Component):
                 axi.arid.eq(source),
                 axi.araddr.eq(self._local(request.addr)),
                 axi.arlen.eq(request.beats - 1),
-                axi.rready.eq(Array([r.rsp.ready for r in readers])[axi.rid[: max(1, (cfg.readers - 1).bit_length())]]),
+                axi.rready.eq(
+                    Array([r.rsp.ready for r in readers])[axi.rid[: max(1, (cfg.readers - 1).bit_length())]]
+                ),
             ]
             for i in range(cfg.readers):
                 mine[i].append(axi.rvalid & (axi.rid == i))

@@ -73,7 +73,10 @@ class ChipRegisters(wiring.Component):
         left, target = Signal(cfg.cores), Signal(range(max(2, cfg.cores)))
         ringing = Signal()
         asked = Array([c.req.ready for c in cores])
-        answers, answered = Array([c.rsp.payload.as_value() for c in cores]), Array([c.rsp.valid for c in cores])
+        answers, answered = (
+            Array([c.rsp.payload.as_value() for c in cores]),
+            Array([c.rsp.valid for c in cores]),
+        )
         ask, take = Signal(), Signal()
         for c, core in enumerate(cores):
             m.d.comb += [
@@ -85,7 +88,10 @@ class ChipRegisters(wiring.Component):
                 core.rsp.ready.eq(take & (target == c)),
             ]
             with m.If(ringing):
-                m.d.comb += [core.req.payload.addr.eq(CORE["DOORBELL"]), core.req.payload.data.eq(ALL_ENGINES)]
+                m.d.comb += [
+                    core.req.payload.addr.eq(CORE["DOORBELL"]),
+                    core.req.payload.data.eq(ALL_ENGINES),
+                ]
         answer = Signal(rsp.payload.shape())
         m.d.comb += rsp.payload.eq(answer)
         with m.FSM():

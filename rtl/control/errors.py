@@ -20,7 +20,9 @@ class ErrorConfig:
 
     def __post_init__(self) -> None:
         if self.sources < 1 or self.waiters < 1:
-            raise ValueError(f"sources and waiters must be at least 1, not {self.sources!r} and {self.waiters!r}")
+            raise ValueError(
+                f"sources and waiters must be at least 1, not {self.sources!r} and {self.waiters!r}"
+            )
 
 
 class ErrorUnit(ClockedTile):

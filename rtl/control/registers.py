@@ -144,7 +144,9 @@ class CoreRegisters(ClockedTile):
         with m.If(write & known):
             with m.Switch(req.addr):
                 with m.Case(CORE["DOORBELL"]):
-                    m.d.comb += self.start.eq(req.data[:ENGINES] & ~self.running & ~self.failed.replicate(ENGINES))
+                    m.d.comb += self.start.eq(
+                        req.data[:ENGINES] & ~self.running & ~self.failed.replicate(ENGINES)
+                    )
                 with m.Case(CORE["CLEAR"]):
                     m.d.comb += [
                         self.clear.eq(req.data[0]),

@@ -26,7 +26,9 @@ class SemaphoreConfig:
         if self.count < 2 or self.count > 256 or self.count & (self.count - 1):
             raise ValueError(f"count must be a power of two from 2 to 256, not {self.count!r}")
         if self.sources < 1 or self.waiters < 1:
-            raise ValueError(f"sources and waiters must be at least 1, not {self.sources!r} and {self.waiters!r}")
+            raise ValueError(
+                f"sources and waiters must be at least 1, not {self.sources!r} and {self.waiters!r}"
+            )
 
 
 class SemaphoreUnit(wiring.Component):
@@ -40,7 +42,9 @@ class SemaphoreUnit(wiring.Component):
     def __init__(self, config: SemaphoreConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
         bits = (config.count - 1).bit_length()
-        ports: dict[str, Any] = {f"update{k}": In(stream.Signature(UpdateLayout())) for k in range(config.sources)}
+        ports: dict[str, Any] = {
+            f"update{k}": In(stream.Signature(UpdateLayout())) for k in range(config.sources)
+        }
         for name in [*(f"wait{k}" for k in range(config.waiters)), "read"]:
             ports |= {f"{name}_sem": In(bits), f"{name}_value": Out(signed(32))}
         super().__init__({**ports, "clear": In(1), "updated": Out(1)})
@@ -49,7 +53,8 @@ class SemaphoreUnit(wiring.Component):
         m = Module()
         cfg = self.config
         bits = (cfg.count - 1).bit_length()
-        m.submodules.memory = memory = Memory(shape=unsigned(32), depth=cfg.count, init=[])
+        memory: Any = Memory(shape=unsigned(32), depth=cfg.count, init=[])
+        m.submodules.memory = memory
         m.submodules.arbiter = arbiter = self.tiles.place(
             StreamArbiter, StreamArbiterConfig(ports=cfg.sources, width=UpdateLayout().size)
         )

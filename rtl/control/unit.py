@@ -34,7 +34,9 @@ class ControlUnit(wiring.Component):
         self.config, self.tiles = config, tiles
         ports: dict[str, Any] = {f"fetch{e.value}": Out(BurstReadSignature()) for e in Engine}
         ports |= {name: In(EngineSignature()) for name in BLOCKS}
-        super().__init__({**ports, "control": Out(CoreControlSignature()), "columns": In(1), "chip_id": In(16)})
+        super().__init__(
+            {**ports, "control": Out(CoreControlSignature()), "columns": In(1), "chip_id": In(16)}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -97,7 +99,9 @@ class ControlUnit(wiring.Component):
                 seq = sequencers[Engine[name.upper()]]
                 m.d.comb += seq.engine_done.eq(block.update.valid & block.update.ready)
                 connect(m, seq.engine, flipped(block.issue))
-        self._dma(m, regs, sequencers, dma_arbiter, getattr(sems, f"update{len(Engine) + BLOCKS.index('dma')}"))
+        self._dma(
+            m, regs, sequencers, dma_arbiter, getattr(sems, f"update{len(Engine) + BLOCKS.index('dma')}")
+        )
         connect(m, regs.update, getattr(sems, f"update{len(Engine) + len(BLOCKS)}"))
 
         idle_sequencers = Cat([s.running & ~s.waiting for s in sequencers]) == 0

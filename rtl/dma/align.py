@@ -90,16 +90,16 @@ class Aligner(ClockedTile):
         low = [turn > i for i in range(BEAT_BYTES)]  # bytes that come from the beat before
         end = Signal(OFFSET_BITS)
         m.d.comb += end.eq(job.dst + job.bytes[:OFFSET_BITS] - 1)
-        strobe = Cat(
-            [
-                (~first | (job.dst <= i)) & (~last | (end >= i))
-                for i in range(BEAT_BYTES)
-            ]
-        )
+        strobe = Cat([(~first | (job.dst <= i)) & (~last | (end >= i)) for i in range(BEAT_BYTES)])
         silent = self.mute | poisoned | (take & self.beat.payload.error)
         m.d.comb += [
             self.out.payload.data.eq(
-                Cat([Mux(low[i], previous[8 * i : 8 * i + 8], turned[8 * i : 8 * i + 8]) for i in range(BEAT_BYTES)])
+                Cat(
+                    [
+                        Mux(low[i], previous[8 * i : 8 * i + 8], turned[8 * i : 8 * i + 8])
+                        for i in range(BEAT_BYTES)
+                    ]
+                )
             ),
             self.out.payload.strb.eq(Mux(silent, 0, strobe)),
         ]

@@ -57,7 +57,9 @@ class DmaSource(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.queue = queue = self.tiles.place(Queue, QueueConfig(width=BeatLayout().size, depth=DEPTH))
+        m.submodules.queue = queue = self.tiles.place(
+            Queue, QueueConfig(width=BeatLayout().size, depth=DEPTH)
+        )
         place, count = self.chunk.payload.place, Signal(9)
         m.d.comb += count.eq(beats(place.offset, self.chunk.payload.bytes))
         kind, was = Cat(place.memory, place.psum & ~place.memory), Signal(2)
@@ -102,7 +104,11 @@ class DmaSource(wiring.Component):
         item = Signal(BeatLayout())
         m.d.comb += [
             item.data.eq(
-                Mux(self.sbuf.rsp_valid, self.sbuf.rsp, Mux(self.psum.rsp_valid, self.psum.rsp, self.read.rsp.payload.data))
+                Mux(
+                    self.sbuf.rsp_valid,
+                    self.sbuf.rsp,
+                    Mux(self.psum.rsp_valid, self.psum.rsp, self.read.rsp.payload.data),
+                )
             ),
             item.error.eq(~arrived & self.read.rsp.payload.error),
             queue.i.valid.eq(arrived | self.read.rsp.valid),
@@ -111,7 +117,9 @@ class DmaSource(wiring.Component):
             self.beat.valid.eq(queue.o.valid),
             self.beat.payload.as_value().eq(queue.o.payload),
             queue.o.ready.eq(self.beat.ready),
-            self.quiet.eq(~self.chunk.valid & (bursts == 0) & (flight == 0) & ~queue.o.valid & (queue.level == 0)),
+            self.quiet.eq(
+                ~self.chunk.valid & (bursts == 0) & (flight == 0) & ~queue.o.valid & (queue.level == 0)
+            ),
         ]
         # Beats of memory bursts that are still in the queue when row reads start take room as well.
         held = Signal(range(DEPTH + 2))

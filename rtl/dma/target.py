@@ -72,7 +72,9 @@ class DmaTarget(wiring.Component):
                 port.req.payload.strb.eq(beat.payload.strb),
                 port.req.payload.data.eq(beat.payload.data),
             ]
-        ready = Mux(place.memory, asked & write.data.ready, Mux(place.psum, self.psum.req.ready, self.sbuf.req.ready))
+        ready = Mux(
+            place.memory, asked & write.data.ready, Mux(place.psum, self.psum.req.ready, self.sbuf.req.ready)
+        )
         left = Signal(range(BURSTS + 2))
         ended = write.done.valid & write.done.ready
         m.d.comb += [

@@ -53,9 +53,8 @@ class Sram(ClockedTile):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         self.keep_clock(m)
-        m.submodules.memory = memory = Memory(
-            shape=unsigned(8 * WORD_BYTES), depth=self.config.depth, init=[]
-        )
+        memory: Any = Memory(shape=unsigned(8 * WORD_BYTES), depth=self.config.depth, init=[])
+        m.submodules.memory = memory
         read = memory.read_port()
         write = memory.write_port(granularity=8)
         m.d.comb += [read.addr.eq(self.raddr), read.en.eq(self.ren), self.rdata.eq(read.data)]

@@ -8,4 +8,11 @@ from sim.runner import run_bench
 
 @pytest.mark.parametrize("simulator", ["verilator", "icarus"])
 def test_accesses(simulator: str) -> None:
-    run_bench(AxiLiteSlave, AxiLiteConfig(), "tb.axi.tb_lite", simulator=simulator, parameters={"what": "lite"}, testcase="slave")
+    run_bench(
+        AxiLiteSlave,
+        AxiLiteConfig(),
+        "tb.axi.tb_lite",
+        simulator=simulator,
+        parameters={"what": "lite"},
+        testcase="slave",
+    )

@@ -81,7 +81,10 @@ def test_images_that_are_none(tmp_path):
         path = tmp_path / f"{name}.img"
         path.write_bytes(data)
         _refused(args=("run", str(path), "--config", "nano", "--simulator", "model"))
-    _refused("the image was made for configuration", args=("run", str(good), "--config", "mini", "--simulator", "model"))
+    _refused(
+        "the image was made for configuration",
+        args=("run", str(good), "--config", "mini", "--simulator", "model"),
+    )
 
 
 def test_no_simulator(tmp_path):
