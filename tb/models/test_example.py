@@ -17,7 +17,11 @@ def test_the_example_in_the_docs_runs(tmp_path):
     code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
     assert "image.save" in code
     numbers = np.arange(16, dtype="<f4")
-    code = re.sub(r'image\.save\("double\.img"\)', f"image.save(__import__('pathlib').Path({str(tmp_path / 'double.img')!r}))", code)
+    code = re.sub(
+        r'image\.save\("double\.img"\)',
+        f"image.save(__import__('pathlib').Path({str(tmp_path / 'double.img')!r}))",
+        code,
+    )
     exec(compile(code, "docs/programming.md", "exec"), {"numbers": numbers.tobytes()})
     image, machine = load(tmp_path / "double.img"), Machine(find("nano"))
     machine.load(image)

@@ -79,7 +79,7 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
             parts=config.partitions,
         )
         v.tensor_copy(
-            row(192, DType.E4M3, 16),
+            row(160, DType.E4M3, 16),
             row(128, DType.BF16, 16),
             parts=config.partitions,
             saturate=True,
@@ -90,15 +90,15 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
         p.sync.dma(
             back,
             memory_address(out),
-            row_bytes=144,
+            row_bytes=112,
             rows=config.partitions,
             src_stride=stride,
-            dst_stride=144,
+            dst_stride=112,
             wait=done.ge(1),
         )
         p.finish()
         image.add_program(core, p, at + 0x8000)
-        image.add_output(out, 144 * config.partitions)
+        image.add_output(out, 112 * config.partitions)
         at += 0x10000
     return image
 

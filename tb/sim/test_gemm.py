@@ -29,6 +29,6 @@ def test_what_does_not_fit():
     a, b = (gemm.operand(DType.BF16, np.ones((k, 4))) for k in (8, 16))
     with pytest.raises(ValueError, match="K must be equal in both operands"):
         gemm.build(NANO, a, b)
-    big = gemm.operand(DType.BF16, np.ones((8, 9000)))
+    big = gemm.operand(DType.BF16, np.ones((8, 30000)))
     with pytest.raises(WorkloadError, match="SBUF"):
         gemm.build(NANO, a, big)

@@ -1,0 +1,21 @@
+"""The nano chip under cocotb."""
+
+import pytest
+
+from rtl.chip import Chip
+from sim.runner import run_bench
+from tb.sim.images import NANO
+
+
+def test_host_memory_and_errors() -> None:
+    run_bench(Chip, NANO, "tb.tb_chip")
+
+
+@pytest.mark.regress
+def test_icarus() -> None:
+    run_bench(Chip, NANO, "tb.tb_chip", simulator="icarus", testcase="runs_images")
+
+
+@pytest.mark.regress
+def test_inlined_netlist_agrees() -> None:
+    run_bench(Chip, NANO, "tb.tb_chip", inline=True)
