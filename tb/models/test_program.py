@@ -1,11 +1,17 @@
 """Program builder: what it emits, and what it refuses before the hardware would."""
 
+import re
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from models import config, encoding
 from models.access import AccessPattern, row
 from models.formats import DType
+from models.image import load
 from models.isa import INSTR_BYTES, AluOp, Opcode, Space
+from models.machine import Machine
 from models.program import Program, ProgramError
 
 NANO = config.find("nano")
@@ -124,3 +130,25 @@ def test_patterns_check_their_fields():
         AccessPattern(0, DType.BF16, ((1, 1),) * 5)
     ap = AccessPattern(8, DType.FP32, ((-1, 2), (0, 2), (3, 2)))
     assert ap.addresses().tolist() == [8, 20, 8, 20, 4, 16, 4, 16]
+
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "programming.md"
+
+
+def test_the_example_in_the_docs_runs(tmp_path):
+    text = PAGE.read_text()
+    code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
+    assert "image.save" in code
+    numbers = np.arange(16, dtype="<f4")
+    code = re.sub(
+        r'image\.save\("double\.img"\)',
+        f"image.save(__import__('pathlib').Path({str(tmp_path / 'double.img')!r}))",
+        code,
+    )
+    exec(compile(code, "docs/programming.md", "exec"), {"numbers": numbers.tobytes()})
+    image, machine = load(tmp_path / "double.img"), Machine(find("nano"))
+    machine.load(image)
+    machine.run()
+    assert machine.cores[0].error is None
+    out = np.frombuffer(machine.outputs(image).read(0x2000, 64), dtype="<f4")
+    assert np.array_equal(out, 2 * numbers)
