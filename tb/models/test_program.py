@@ -146,7 +146,7 @@ def test_the_example_in_the_docs_runs(tmp_path):
         code,
     )
     exec(compile(code, "docs/programming.md", "exec"), {"numbers": numbers.tobytes()})
-    image, machine = load(tmp_path / "double.img"), Machine(find("nano"))
+    image, machine = load(tmp_path / "double.img"), Machine(NANO)
     machine.load(image)
     machine.run()
     assert machine.cores[0].error is None
