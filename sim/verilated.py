@@ -189,6 +189,10 @@ class VerilatedChip:
             raise ValueError(f"latency must be at least 0 cycles, not {latency!r}")
         if not 0 < bandwidth <= 1:
             raise ValueError(f"bandwidth must be above 0 and at most 1 beat a cycle, not {bandwidth!r}")
+        if latency < 1:
+            raise ValueError(f"latency must be at least 1 cycle, not {latency!r}")
+        if not 0.0 < bandwidth <= 1.0:
+            raise ValueError(f"bandwidth must be above 0 and at most 1 beat a cycle, not {bandwidth!r}")
         self.config = config
         lib = ctypes.CDLL(str(build(config)))
         lib.tesela_new.restype = ctypes.c_void_p
