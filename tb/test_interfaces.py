@@ -54,12 +54,12 @@ def test_signedness_comes_from_the_table():
     view = ApLayout()(Const(0, 8 * isa.AP_BYTES))
     assert view.stride3.shape().signed
     assert not view.count3.shape().signed
-    assert IssueLayout().size == 8 * isa.INSTR_BYTES + 32
+    assert IssueLayout().size == 8 * isa.INSTR_BYTES + 32 + 8
 
 
 def test_port_widths():
     assert words_addr_bits(65536) == 14
-    assert MovingLayout(16).size == 16 * 32 + 2 * 8 + 16 + 1 + 8
+    assert MovingLayout(16).size == 16 * 32 + 2 * 8 + 5 + 1 + 4
     names = set(Axi4Signature(id_width=4).members)
     assert {"awaddr", "wstrb", "bresp", "arlen", "rlast"} <= names
     assert AxiLiteSignature().members["awaddr"].shape == 24

@@ -31,7 +31,7 @@ class Bench:
     async def start(self) -> None:
         Clock(self.dut.clk, 10, unit="ns", impl="gpi").start()
         self.dut.moving_valid.value = 0
-        self.dut.load_valid.value = 0
+        self.dut.load_valid.value = self.dut.load.value = self.dut.moving.value = 0
         self.dut.rst.value = 1
         for _ in range(3):
             await FallingEdge(self.dut.clk)
@@ -105,7 +105,9 @@ class Bench:
         if not due:
             return
         _, tile, n = self.expected.popleft()
-        got = np.frombuffer(int(self.dut.result.value).to_bytes(4 * self.p, "little"), dtype="<u4")[: tile.m]
+        # columns without weights mean nothing; a four-state simulator may not even know them
+        bits = str(self.dut.result.value)[32 * (self.p - tile.m) :]
+        got = np.frombuffer(int(bits, 2).to_bytes(4 * tile.m, "little"), dtype="<u4")
         want = tile.expected[:, n].view(np.uint32)
         assert np.array_equal(got, want), (
             f"{tile.s_dtype.name} x {tile.m_dtype.name}, K {tile.k}, M {tile.m}, N {tile.n}, column {n}: "
