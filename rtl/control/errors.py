@@ -55,9 +55,13 @@ class ErrorUnit(ClockedTile):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         count = Signal(32)
-        expired = Signal()
-        m.d.comb += expired.eq((self.limit != 0) & (count >= self.limit))
-        with m.If(self.progress | ~self.waiting.any() | self.failed | self.clear):
+        stuck, expired = Signal(), Signal()
+        m.d.comb += [
+            stuck.eq(self.waiting.any() & ~self.progress),
+            # a wait that ends in the very cycle in which the time is up has no instruction to blame
+            expired.eq(stuck & (self.limit != 0) & (count >= self.limit)),
+        ]
+        with m.If(~stuck | self.failed | self.clear):
             m.d.sync += count.eq(0)
         with m.Elif(~expired):
             m.d.sync += count.eq(count + 1)

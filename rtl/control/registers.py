@@ -76,7 +76,7 @@ class CoreRegisters(ClockedTile):
         ]
         m.d.sync += was_running.eq(core_runs)
 
-        write = Signal()
+        write, read = Signal(), Signal()  # an access that is being done, in one cycle
         strobe_ok = req.strb == 0xF
         clear_counters = Signal()
         program = Signal(data.ArrayLayout(unsigned(64), ENGINES))
@@ -96,7 +96,7 @@ class CoreRegisters(ClockedTile):
             self.failed,
             started & ~core_runs & ~self.failed,
         )
-        latched = self._counters(m, core_runs, was_running, clear_counters, req, write)
+        latched = self._counters(m, core_runs, was_running, clear_counters, req, read)
         first = self.first
         readable: dict[str, Any] = {
             "STATUS": status,
@@ -160,11 +160,19 @@ class CoreRegisters(ClockedTile):
                         m.d.sync += program[e][:32].eq(req.data)
                     with m.Case(CORE[f"PROGRAM_HI_{e.name}"]):
                         m.d.sync += program[e][32:].eq(req.data)
-        self._access(m, req, write, value, known, sem_window, page)
+        self._access(m, req, write, read, value, known, sem_window, page)
         return m
 
     def _access(
-        self, m: Module, req: Any, write: Signal, value: Signal, known: Signal, sem_window: Signal, page: Any
+        self,
+        m: Module,
+        req: Any,
+        write: Signal,
+        read: Signal,
+        value: Signal,
+        known: Signal,
+        sem_window: Signal,
+        page: Any,
     ) -> None:
         """One access at a time: take it, do it, answer."""
         control = self.control
@@ -187,7 +195,11 @@ class CoreRegisters(ClockedTile):
                     m.next = "DO"
             with m.State("DO"):
                 operate = req.write & sem_window & known
-                m.d.comb += [write.eq(req.write & ~sem_window), self.update.valid.eq(operate)]
+                m.d.comb += [
+                    write.eq(req.write & ~sem_window),
+                    read.eq(~req.write),
+                    self.update.valid.eq(operate),
+                ]
                 m.d.sync += [rsp.data.eq(value), rsp.error.eq(~known)]
                 with m.If(~operate | self.update.ready):
                     m.next = "ANSWER"
@@ -197,7 +209,7 @@ class CoreRegisters(ClockedTile):
                     m.next = "IDLE"
 
     def _counters(
-        self, m: Module, core_runs: Signal, was_running: Signal, clear: Signal, req: Any, write: Signal
+        self, m: Module, core_runs: Signal, was_running: Signal, clear: Signal, req: Any, read: Signal
     ) -> dict[str, tuple[Any, Any]]:
         """64-bit counters; reading a low word keeps the high one for the next read."""
         out = {}
@@ -215,7 +227,8 @@ class CoreRegisters(ClockedTile):
                         m.d.sync += counter.eq(1)
                 else:
                     m.d.sync += counter.eq(counter + 1)
-            with m.If(~req.write & (req.addr == counter_offsets(name)[0])):
+            # only in the cycle that takes the low word: `req` keeps its address until the next access
+            with m.If(read & (req.addr == counter_offsets(name)[0])):
                 m.d.sync += high.eq(counter[32:])
             out[name] = (counter[:32], high)
         return out

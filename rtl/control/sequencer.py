@@ -29,7 +29,7 @@ class Sequencer(wiring.Component):
     """Members
     -------
     start, stop: one cycle each. `stop` (or `halted`, by itself) also tells the fetch to forget what it has.
-    address: 64-bit PROGRAM address, for the addresses of fetch errors.
+    address: 64-bit PROGRAM address, for the addresses of fetch errors; looked at in the cycle of `start` only.
     fetched: FetchedLayout stream.
     engine: IssueLayout stream to the engine, `engine_done` pulses with each of its updates. dma, dma_done: the same for DMA.
     update: UpdateLayout stream of NOP and HALT.
@@ -70,6 +70,7 @@ class Sequencer(wiring.Component):
         head = Signal(FetchedLayout())
         instr = head.instr
         index = Signal(32)
+        base = Signal(64)  # the host may write PROGRAM for the next run while this one goes on
         running = Signal()
         engine_left, dma_left = Signal(OUTSTANDING_BITS), Signal(OUTSTANDING_BITS)
         code = Signal(8)
@@ -82,7 +83,7 @@ class Sequencer(wiring.Component):
             self.error.code.eq(code),
             self.error.engine.eq(self.config.engine.value),
             self.error.index.eq(index),
-            self.error.addr.eq(Mux(head.error, self.address + (index << 7), 0)),
+            self.error.addr.eq(Mux(head.error, (base + (index << 7))[:64], 0)),
             self.update.payload.mode.eq(instr.update_mode),
             self.update.payload.sem.eq(instr.update_sem),
             self.update.payload.value.eq(instr.update_value),
@@ -136,7 +137,7 @@ class Sequencer(wiring.Component):
         with m.If(self.halted):
             m.d.sync += running.eq(0)
         with m.If(self.start):
-            m.d.sync += [running.eq(1), index.eq(0)]
+            m.d.sync += [running.eq(1), index.eq(0), base.eq(self.address)]
         with m.If(self.stop):
             m.d.sync += [running.eq(0), engine_left.eq(0), dma_left.eq(0)]
         return m

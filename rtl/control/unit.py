@@ -159,4 +159,5 @@ class ControlUnit(wiring.Component):
         )
         with m.If(regs.clear):
             m.d.sync += left.eq(0)
-        m.d.comb += self.sync_busy.eq(left != 0)
+        # a DMA that ended in an error gives no update: what it leaves in `left` until the clear is not busy
+        m.d.comb += self.sync_busy.eq((left != 0) & self.dma.busy)

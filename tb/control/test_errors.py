@@ -87,6 +87,32 @@ def test_watchdog(limit):
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize(("waiting", "progress"), [(0b000, 0), (0b010, 1)])
+def test_watchdog_lets_go_at_the_last_moment(waiting, progress):
+    """A wait that ends in the very cycle in which the time is up is no error."""
+    dut = ErrorUnit(CONFIG, tiles=TileLibrary(inline=True))
+    limit = 5
+
+    async def bench(ctx):
+        ctx.set(dut.limit, limit)
+        ctx.set(dut.waiting, 0b010)
+        for _ in range(limit):
+            await ctx.tick()
+        ctx.set(dut.waiting, waiting)
+        ctx.set(dut.progress, progress)
+        await ctx.tick()
+        assert not ctx.get(dut.failed)
+        ctx.set(dut.waiting, 0b010)
+        ctx.set(dut.progress, 0)
+        for _ in range(limit):
+            await ctx.tick()
+        assert not ctx.get(dut.failed), "and counts from the start again"
+        await ctx.tick()
+        assert ctx.get(dut.failed)
+
+    simulate(dut, bench)
+
+
 def test_bad_configuration():
     with pytest.raises(ValueError, match="sources and waiters must be at least 1"):
         ErrorConfig(sources=0, waiters=1)

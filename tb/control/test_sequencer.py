@@ -49,7 +49,8 @@ class World:
         ctx, dut, random = self.ctx, self.dut, self.random
         ctx.set(dut.start, start)
         ctx.set(dut.stop, stop)
-        ctx.set(dut.address, BASE)
+        # PROGRAM may change under a running stream: only its value at the start counts
+        ctx.set(dut.address, BASE if start else random.getrandbits(64))
         offer = bool(self.stream) and random.random() < 0.7
         ctx.set(dut.fetched.valid, offer)
         if offer:
