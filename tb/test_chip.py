@@ -14,8 +14,3 @@ def test_host_memory_and_errors() -> None:
 @pytest.mark.regress
 def test_icarus() -> None:
     run_bench(Chip, NANO, "tb.tb_chip", simulator="icarus", testcase="runs_images")
-
-
-@pytest.mark.regress
-def test_inlined_netlist_agrees() -> None:
-    run_bench(Chip, NANO, "tb.tb_chip", inline=True)
