@@ -184,6 +184,9 @@ class VerilatedChip:
     `stall_seed`: not 0 pauses every handshake at random.
     """
 
+    _open = False
+    """One at a time: hierarchically compiled blocks of two models in one process wait for each other for ever."""
+
     def __init__(self, config: ChipConfig, *, latency: int = 20, bandwidth: float = 1.0, stall_seed: int = 0):
         if latency < 0:
             raise ValueError(f"latency must be at least 0 cycles, not {latency!r}")
@@ -193,6 +196,8 @@ class VerilatedChip:
             raise ValueError(f"latency must be at least 1 cycle, not {latency!r}")
         if not 0.0 < bandwidth <= 1.0:
             raise ValueError(f"bandwidth must be above 0 and at most 1 beat a cycle, not {bandwidth!r}")
+        if VerilatedChip._open:
+            raise SimulationError("a Verilated chip is already open in this process: close it first")
         self.config = config
         lib = ctypes.CDLL(str(build(config)))
         lib.tesela_new.restype = ctypes.c_void_p
@@ -210,6 +215,7 @@ class VerilatedChip:
         if not handle:
             raise SimulationError(f"cannot map the chip's {config.memory.bytes} bytes of memory")
         self._chip = ctypes.c_void_p(handle)
+        VerilatedChip._open = True
         size = config.memory.bytes
         buffer = (ctypes.c_uint8 * size).from_address(lib.tesela_memory(self._chip))
         self.memory: NDArray[np.uint8] = np.frombuffer(memoryview(buffer), dtype=np.uint8)
@@ -219,6 +225,7 @@ class VerilatedChip:
         if self._chip:
             self._lib.tesela_free(self._chip)
             self._chip = ctypes.c_void_p()
+            VerilatedChip._open = False
 
     def __enter__(self) -> "VerilatedChip":
         return self
