@@ -190,7 +190,6 @@ struct Chip {
 
     void step() {
         for (unsigned c = 0; c < CHANNELS; c++) drive(c);
-        top->clk = 0;
         top->eval();
         if (!top->rst)
             for (unsigned c = 0; c < CHANNELS; c++) sample(c);
@@ -202,7 +201,7 @@ struct Chip {
         bresp = top->s_axil___05Fbresp;
         rresp = top->s_axil___05Frresp;
         rdata = top->s_axil___05Frdata;
-        top->clk = 1;
+        top->clk = !top->clk;  // registers take a step at either edge
         top->eval();
         cycles++;
     }

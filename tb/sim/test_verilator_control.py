@@ -1,6 +1,15 @@
 """Control files: what is kept apart, what is compiled once, what can be seen."""
 
-from sim.verilator_control import MANY, control_file, instance_counts, kept_apart
+from rtl.lib.queue import Queue, QueueConfig
+from sim.emit import emit_tile
+from sim.verilator_control import (
+    MANY,
+    compiled_once,
+    control_file,
+    instance_counts,
+    kept_apart,
+    on_either_edge,
+)
 
 LEAF = "module processing_element_1(clk);\nendmodule\n"
 
@@ -33,3 +42,24 @@ def test_counts_multiply():
 def test_few_are_inlined():
     modules = {"top": _parent("top", "processing_element_1", MANY - 1), "processing_element_1": LEAF}
     assert control_file(modules, "top") == "`verilator_config\n"
+
+
+def test_compiled_once_when_there_are_two():
+    modules = {
+        "chip": _parent("chip", "core_0123abcd", 2),
+        "core_0123abcd": _parent("core_0123abcd", "array_group_0123abcd", 1)
+        + _parent("x", "core_registers_0123abcd", 2),
+        "array_group_0123abcd": LEAF.replace("processing_element_1", "array_group_0123abcd"),
+        "core_registers_0123abcd": LEAF.replace("processing_element_1", "core_registers_0123abcd"),
+    }
+    assert compiled_once(modules, "chip") == ["core_0123abcd", "array_group_0123abcd"]
+    modules["chip"] = _parent("chip", "core_0123abcd", 1)
+    assert compiled_once(modules, "chip") == []
+
+
+def test_every_register_steps_on_either_edge():
+    modules = emit_tile(Queue, QueueConfig(width=4, depth=4))
+    for text in modules.values():
+        assert "posedge" in text
+        assert "posedge" not in on_either_edge(text)
+        assert on_either_edge(text).count("always @(clk)") == text.count("posedge")
