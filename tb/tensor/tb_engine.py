@@ -104,7 +104,7 @@ class Harness:
         if int(dut.columns.value):
             self.columns.append(self.cycles)
         if int(dut.accumulate__valid.value):
-            self.column(int(dut.accumulate__column.value))
+            self.column(str(dut.accumulate__column.value))
         if int(dut.ctl__update__valid.value) and ready and not clear:
             self.update(int(dut.ctl__update__payload.value))
         self.done_count += done
@@ -125,14 +125,17 @@ class Harness:
         self.sent.append((word, self.index, self.promised))
         self.index, self.offered = self.index + 1, False
 
-    def column(self, column: int) -> None:
-        addr, add = column & (1 << BITS) - 1, column >> BITS & 1
-        lanes, data = column >> BITS + 1 & (1 << P) - 1, column >> BITS + 1 + P
+    def column(self, bits: str) -> None:
+        head = int(bits[32 * P :], 2)
+        addr, add, lanes = head & (1 << BITS) - 1, head >> BITS & 1, head >> BITS + 1
+        # Array columns that never held weights are unknown in Icarus, and nobody may take them.
+        words = [bits[32 * (P - 1 - i) : 32 * (P - i)] for i in range(P)]
+        data = np.array([int(w, 2) if lanes >> i & 1 else 0 for i, w in enumerate(words)], dtype=np.uint32)
         while self.recent and self.recent[0][0] <= self.cycles - PSUM_HAZARD:
             self.recent.popleft()
         assert not (add and any(a == addr for _, a in self.recent)), f"hazard at PSUM word {addr}"
         self.recent.append((self.cycles, addr))
-        new = np.frombuffer(data.to_bytes(4 * P, "little"), dtype="<u4").view(np.float32)
+        new = data.view(np.float32)
         if add:
             new = array.accumulate(self.psum[:, addr].copy().view(np.float32), new)
         for lane in range(P):
