@@ -1,0 +1,1 @@
+"""Scalar engine: functions of single elements, as microcode over wide floats."""
