@@ -92,7 +92,11 @@ def _fit(name: str) -> tuple[Fraction, ...]:
             # e**(t**2 / 2) Phi(-t) / w over u = w - 1/2, w = 1 / (1 + t / PHI_SCALE)
             "phi": (tail, (least, half), 14),
             # erf(x) / x over z = x**2, |x| < 0.75; (Phi(t) - 1/2) / t is the same function of t**2 / 2
-            "erf": (at_zero(lambda z: mp.erf(root(z)) / root(z), 2 / mp.sqrt(mp.pi)), (0, mp.mpf("0.5626")), 9),
+            "erf": (
+                at_zero(lambda z: mp.erf(root(z)) / root(z), 2 / mp.sqrt(mp.pi)),
+                (0, mp.mpf("0.5626")),
+                9,
+            ),
         }
         f, (low, high), count = fits[name]
         return tuple(_fraction(c) for c in reversed(mp.chebyfit(f, [low, high], count, asc=True)))
@@ -348,7 +352,9 @@ def activate(
     def wides(values: NDArray[np.float32]) -> wide.Wide:
         return wide.from_fp32(np.ascontiguousarray(values, dtype=np.float32).view(np.uint32))
 
-    argument = wide.fma(wides(x), wides(np.broadcast_to(factor, x.shape)), wides(np.broadcast_to(offset, x.shape)))
+    argument = wide.fma(
+        wides(x), wides(np.broadcast_to(factor, x.shape)), wides(np.broadcast_to(offset, x.shape))
+    )
     return wide.to_fp32(microcode.run(programs[f], constants, argument)).view(np.float32)
 
 

@@ -17,6 +17,7 @@ class Engine(enum.IntEnum):
     TENSOR = 0
     VECTOR = 1
     SYNC = 2
+    SCALAR = 3
 
 
 class Space(enum.IntEnum):
@@ -57,7 +58,7 @@ class Flag(enum.IntFlag):
     SATURATE = 2
     """Vector: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
-    """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0."""
+    """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -104,11 +105,11 @@ HEADER = (
 SMALL = (
     Field("parts", 16, 1, doc="partitions: K of a matmul or load, lanes of a vector instruction; 1..P"),
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
-    Field("op0", 18, 1, doc="first ALU operation"),
+    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function"),
     Field("op1", 19, 1, doc="second ALU operation"),
     Field("flags", 20, 1, doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar"),
-    Field("imm0", 24, 4, doc="FP32 operand of op0"),
-    Field("imm1", 28, 4, doc="FP32 operand of op1"),
+    Field("imm0", 24, 4, doc="FP32 operand of op0; ACTIVATE: scale"),
+    Field("imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias"),
 )
 
 DMA_FIELDS = (
@@ -161,6 +162,7 @@ class Opcode(enum.IntEnum):
     TENSOR_COPY = 0x30
     TENSOR_TENSOR = 0x31
     TENSOR_SCALAR = 0x32
+    ACTIVATE = 0x40
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,12 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "op1", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
         "dst = cast((src0 op0 s0) op1 imm1), s0 = imm0, or one element a partition from src1 with flag SRC1_SCALAR",
+    ),
+    Opcode.ACTIVATE: OpInfo(
+        frozenset({Engine.SCALAR}),
+        ("parts", "op0", "flags", "imm0", "imm1"),
+        ("dst", "src0", "src1"),
+        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1, or one FP32 word a partition from src1 with flag SRC1_SCALAR",
     ),
 }
 

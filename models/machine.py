@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from models import array, cast, encoding, fp, isa
+from models import array, cast, encoding, fp, functions, isa
 from models.access import AccessPattern
 from models.config import ChipConfig
 from models.formats import FLOATS, INTS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
+from models.functions import ActFunc
 from models.image import Image, check_fits
 from models.isa import INSTR_BYTES, AluOp, Engine, ErrorCode, Flag, Opcode, Space, UpdateMode, WaitMode
 
@@ -144,6 +145,8 @@ class Core:
             self._matmul(word, raw)
         elif opcode in (Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR):
             self._vector(opcode, word, raw)
+        elif opcode == Opcode.ACTIVATE:
+            self._activate(word, raw)
 
     # --- access ----------------------------------------------------------------------------------------------
     def _space(self, space: Space) -> U8:
@@ -288,6 +291,25 @@ class Core:
                 result = fp.alu(
                     AluOp(op1), result, np.full(value.shape, raw["imm1"], dtype=np.uint32).view(np.float32)
                 )
+        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
+
+    # --- scalar ----------------------------------------------------------------------------------------------
+    def _activate(self, word: bytes, raw: dict[str, int]) -> None:
+        parts, flags = raw["parts"], raw["flags"]
+        _field(1 <= parts <= self.config.partitions)
+        _field(flags & ~int(Flag.SATURATE | Flag.SRC1_SCALAR) == 0 and raw["op0"] in list(ActFunc))
+        dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
+        writable = {*FLOATS, *INTS}
+        _field(dst.size == src.size and dst.dtype in writable and src.dtype in writable | {DType.E8M0})
+        scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
+        offset = np.full((parts, 1), bias)
+        if flags & Flag.SRC1_SCALAR:
+            pattern = self._pattern(word, "src1", parts)
+            _field(pattern.size == 1 and pattern.dtype == DType.FP32)
+            offset = self._read(pattern, parts).view(np.float32)
+        self._addresses(dst)
+        x = cast.decode(src.dtype, self._read(src, parts))
+        result = functions.activate(ActFunc(raw["op0"]), x, scale, offset)
         self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
 
     # --- DMA -------------------------------------------------------------------------------------------------

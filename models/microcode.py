@@ -95,8 +95,21 @@ def constant(value: Fraction | int | float | str) -> Constant:
 class Value:
     """A value while a program is being written: made by a Builder, used as often as one likes."""
 
-    def __init__(self, builder: "Builder", number: int | None, const: int | None, negate: bool = False, absolute: bool = False):
-        self.builder, self.number, self.const, self.negate, self.absolute = builder, number, const, negate, absolute
+    def __init__(
+        self,
+        builder: "Builder",
+        number: int | None,
+        const: int | None,
+        negate: bool = False,
+        absolute: bool = False,
+    ):
+        self.builder, self.number, self.const, self.negate, self.absolute = (
+            builder,
+            number,
+            const,
+            negate,
+            absolute,
+        )
 
     def __neg__(self) -> "Value":
         return Value(self.builder, self.number, self.const, not self.negate, self.absolute)

@@ -17,6 +17,7 @@ from models.access import AccessPattern
 from models.config import ChipConfig
 from models.encoding import Instruction, encode
 from models.formats import FLOATS, INTS, MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.functions import ActFunc
 from models.isa import AluOp, Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 
 
@@ -367,6 +368,44 @@ class Stream:
             self._checked(Opcode.TENSOR_SCALAR, lambda: self._vector(dst, {"src0": src}, parts))
         return self.emit(Opcode.TENSOR_SCALAR, fields, aps, **sync)
 
+    def activate(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        function: ActFunc,
+        *,
+        parts: int,
+        scale: float = 1.0,
+        bias: "float | AccessPattern" = -0.0,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition."""
+        fields = {
+            "parts": parts,
+            "op0": function,
+            "flags": Flag.SATURATE * saturate,
+            "imm0": fp32_bits(scale),
+        }
+        aps = {"dst": dst, "src0": src}
+        if isinstance(bias, AccessPattern):
+            aps["src1"] = bias
+            fields["flags"] |= Flag.SRC1_SCALAR
+        else:
+            fields["imm1"] = fp32_bits(bias)
+
+        def check() -> None:
+            if isinstance(bias, AccessPattern):
+                if bias.size != 1 or bias.dtype != DType.FP32:
+                    raise ValueError(
+                        f"bias must be one FP32 word a partition, not {bias.size} of {bias.dtype.name}"
+                    )
+                self.program.checker.pattern("bias", bias, parts)
+            self._vector(dst, {"src0": src}, parts)
+
+        self._checked(Opcode.ACTIVATE, check)
+        return self.emit(Opcode.ACTIVATE, fields, aps, **sync)
+
     def _vector(
         self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool = False
     ) -> None:
@@ -398,6 +437,11 @@ class Program:
     def vector(self) -> Stream:
         """The vector engine's stream."""
         return self.streams[Engine.VECTOR]
+
+    @property
+    def scalar(self) -> Stream:
+        """The scalar engine's stream."""
+        return self.streams[Engine.SCALAR]
 
     @property
     def sync(self) -> Stream:

@@ -38,7 +38,10 @@ class Wide:
     def select(self, take: NDArray[np.bool_], other: "Wide") -> "Wide":
         """self where `take`, else other."""
         return Wide(
-            *(np.where(take, getattr(self, f), getattr(other, f)) for f in ("neg", "exp", "sig", "inf", "nan"))
+            *(
+                np.where(take, getattr(self, f), getattr(other, f))
+                for f in ("neg", "exp", "sig", "inf", "nan")
+            )
         )
 
     @property
@@ -47,7 +50,9 @@ class Wide:
         return (self.sig == 0) & ~self.inf & ~self.nan
 
 
-def _finish(neg: NDArray[np.bool_], exp: NDArray[np.int64], sig: U64, inf: NDArray[np.bool_], nan: NDArray[np.bool_]) -> Wide:
+def _finish(
+    neg: NDArray[np.bool_], exp: NDArray[np.int64], sig: U64, inf: NDArray[np.bool_], nan: NDArray[np.bool_]
+) -> Wide:
     """Exponents out of range become infinities and zeros; what a special overrules is cleared, so that equal numbers are equal bits."""
     finite = ~inf & ~nan & (sig != 0)
     inf = ~nan & (inf | (finite & (exp > EXP_MAX)))
@@ -70,7 +75,9 @@ def from_fp32(bits: NDArray[np.uint32]) -> Wide:
     exp = np.maximum(field.astype(np.int64), 1) - 150 + width - 1
     special = field == 255
     sig = np.where(mag == 0, np.uint64(0), sig)
-    return _finish((bits >> np.uint64(31)).astype(bool), exp, sig, special & (frac == 0), special & (frac != 0))
+    return _finish(
+        (bits >> np.uint64(31)).astype(bool), exp, sig, special & (frac == 0), special & (frac != 0)
+    )
 
 
 def to_fp32(x: Wide) -> NDArray[np.uint32]:
@@ -83,7 +90,11 @@ def to_fp32(x: Wide) -> NDArray[np.uint32]:
     kept = kept + up.astype(np.uint64)
     base = np.where(tiny > 0, 0, x.exp + 126).clip(0, 254).astype(np.uint64)
     packed = np.where(x.sig == 0, np.uint64(0), (base << np.uint64(23)) + kept)
-    packed = np.where(x.inf | (packed >= np.uint64(0x7F800000)) | ((x.exp > 127) & (x.sig != 0)), np.uint64(0x7F800000), packed)
+    packed = np.where(
+        x.inf | (packed >= np.uint64(0x7F800000)) | ((x.exp > 127) & (x.sig != 0)),
+        np.uint64(0x7F800000),
+        packed,
+    )
     packed = packed | (x.neg.astype(np.uint64) << np.uint64(31))
     return np.where(x.nan, np.uint64(0x7FC00000), packed).astype(np.uint32)
 

@@ -13,6 +13,7 @@ from rtl.dma.engine import DmaEngine
 from rtl.interfaces import BurstReadSignature, BurstWriteSignature, CoreControlSignature
 from rtl.memory.psum import Psum
 from rtl.memory.sbuf import TENSOR_PORTS, Sbuf
+from rtl.scalar.engine import ScalarEngine
 from rtl.tensor.engine import TensorEngine
 from rtl.tiles import TileLibrary
 from rtl.vector.engine import VectorEngine
@@ -44,6 +45,7 @@ class Core(wiring.Component):
             "control": ControlUnit,
             "tensor": TensorEngine,
             "vector": VectorEngine,
+            "scalar": ScalarEngine,
             "dma": DmaEngine,
             "sbuf": Sbuf,
             "psum": Psum,
@@ -52,14 +54,14 @@ class Core(wiring.Component):
         for name, cls in blocks.items():
             placed[name] = self.tiles.place(cls, self.config)
             m.submodules[name] = placed[name]
-        control, tensor, vector, dma, sbuf, psum = placed.values()
+        control, tensor, vector, scalar, dma, sbuf, psum = placed.values()
 
         connect(m, control.control, flipped(self.control))
         for e in Engine:
             connect(m, getattr(control, f"fetch{e.value}"), flipped(getattr(self, f"read{e.value}")))
         connect(m, dma.read, flipped(getattr(self, f"read{len(Engine)}")))
         connect(m, dma.write, flipped(self.write0))
-        for name in ("tensor", "vector", "dma"):
+        for name in ("tensor", "vector", "scalar", "dma"):
             connect(m, getattr(control, name), placed[name].ctl)
 
         for name in TENSOR_PORTS:
@@ -69,6 +71,8 @@ class Core(wiring.Component):
             for i in range(2):
                 connect(m, getattr(vector, f"{memory}{i}"), getattr(owner, f"vector{i}"))
             connect(m, getattr(vector, f"{memory}_w"), owner.vector_w)
+            connect(m, getattr(scalar, memory), owner.scalar)
+            connect(m, getattr(scalar, f"{memory}_w"), owner.scalar_w)
             connect(m, getattr(dma, f"{memory}_read"), owner.row_read)
             connect(m, getattr(dma, f"{memory}_write"), owner.row_write)
         m.d.comb += [

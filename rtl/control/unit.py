@@ -18,7 +18,7 @@ from rtl.lib.queue import Queue, QueueConfig
 from rtl.lib.stream_arbiter import StreamArbiter, StreamArbiterConfig
 from rtl.tiles import TileLibrary
 
-BLOCKS = ("tensor", "vector", "dma")
+BLOCKS = ("tensor", "vector", "scalar", "dma")
 """What instructions are issued to, in the order in which their errors win."""
 DMA_PENDING = 16
 
@@ -26,7 +26,7 @@ DMA_PENDING = 16
 class ControlUnit(wiring.Component):
     """Members
     -------
-    control: host side. fetch0 ...: instruction reads, one an engine. tensor, vector, dma: what instructions are issued to.
+    control: host side. fetch0 ...: instruction reads, one an engine. tensor, vector, scalar, dma: what instructions are issued to.
     columns: a moving column entered the array. chip_id: this chip's number.
     """
 
@@ -106,7 +106,7 @@ class ControlUnit(wiring.Component):
 
         idle_sequencers = Cat([s.running & ~s.waiting for s in sequencers]) == 0
         engines_busy = Cat([b.busy for b in blocks.values()]).any()
-        busy = {Engine.TENSOR: self.tensor.busy, Engine.VECTOR: self.vector.busy, Engine.SYNC: self.sync_busy}
+        busy = {e: self.sync_busy if e == Engine.SYNC else getattr(self, e.name.lower()).busy for e in Engine}
         m.d.comb += [
             errors.limit.eq(regs.watchdog),
             errors.clear.eq(regs.clear),

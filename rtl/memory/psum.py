@@ -35,8 +35,8 @@ def psum_memory(config: ChipConfig) -> MemoryControllerConfig:
         partitions=config.partitions,
         bytes_per_partition=config.psum.bytes_per_partition,
         banks=SRAM_BANKS,
-        lane_reads=("sum_r", "vector0", "vector1"),
-        lane_writes=("sum_w", "vector_w"),
+        lane_reads=("sum_r", "vector0", "vector1", "scalar"),
+        lane_writes=("sum_w", "vector_w", "scalar_w"),
         locked=("sum_r", "sum_w"),
         starvation_limit=config.core.starvation_limit,
     )
@@ -47,7 +47,7 @@ class Psum(wiring.Component):
     -------
     accumulate: PsumAccumulateSignature, seen from here. A column is read, added to and written PSUM_HAZARD - 1 cycles after it came; `done`
         one cycle later. Without `accumulate` it is stored as it is, in the same time. `pause`: another port has waited starvation_limit cycles.
-    vector0, vector1 (LaneRead), vector_w (LaneWrite), row_read, row_write: as MemoryController's.
+    vector0, vector1, scalar (LaneRead), vector_w, scalar_w (LaneWrite), row_read, row_write: as MemoryController's.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -58,7 +58,9 @@ class Psum(wiring.Component):
                 "accumulate": In(PsumAccumulateSignature(bits, p)),
                 "vector0": In(LaneReadSignature(bits, p)),
                 "vector1": In(LaneReadSignature(bits, p)),
+                "scalar": In(LaneReadSignature(bits, p)),
                 "vector_w": In(LaneWriteSignature(bits, p)),
+                "scalar_w": In(LaneWriteSignature(bits, p)),
                 "row_read": In(RowReadSignature(bits, p)),
                 "row_write": In(RowWriteSignature(bits, p)),
             }
@@ -68,7 +70,7 @@ class Psum(wiring.Component):
         m = Module()
         p = self.config.partitions
         m.submodules.memory = memory = self.tiles.place(MemoryController, psum_memory(self.config))
-        for name in ("vector0", "vector1", "vector_w", "row_read", "row_write"):
+        for name in ("vector0", "vector1", "scalar", "vector_w", "scalar_w", "row_read", "row_write"):
             connect(m, flipped(getattr(self, name)), getattr(memory, name))
         column, valid = self.accumulate.column, self.accumulate.valid
         m.d.comb += [memory.sum_r.req.valid.eq(valid), memory.sum_r.req.payload.eq(column.addr)]

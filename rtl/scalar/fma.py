@@ -95,7 +95,9 @@ class WideFma(ClockedTile):
         ]
         total = Signal(SUM_BITS, reset_less=True)
         exp = Signal(signed(EXP_BITS), reset_less=True)
-        neg, inf, nan, minus = (Signal(name=n, reset_less=True) for n in ("s_neg", "s_inf", "s_nan", "s_minus"))
+        neg, inf, nan, minus = (
+            Signal(name=n, reset_less=True) for n in ("s_neg", "s_inf", "s_nan", "s_minus")
+        )
         m.d.sync += [
             total.eq(Mux(same, x + y, x - y)),
             exp.eq(big.exp),
@@ -117,7 +119,7 @@ class WideFma(ClockedTile):
         none: Value = ~total.any()
         sign = Mux(none & ~inf, minus, neg)
         out = Signal(WideLayout(), reset_less=True)
-        m.d.sync += out.eq(finish(m, "sum", neg=sign, exp=exp2, sig=Cat(sig[:-1], sig[-1] & ~none), inf=inf, nan=nan))
+        m.d.sync += out.eq(
+            finish(m, "sum", neg=sign, exp=exp2, sig=Cat(sig[:-1], sig[-1] & ~none), inf=inf, nan=nan)
+        )
         m.d.comb += self.o.eq(out)
-
-

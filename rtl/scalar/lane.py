@@ -35,7 +35,12 @@ class OperandLayout(data.StructLayout):
 
     def __init__(self) -> None:
         super().__init__(
-            {"constant": unsigned(1), "index": unsigned(REGISTER_BITS), "negate": unsigned(1), "absolute": unsigned(1)}
+            {
+                "constant": unsigned(1),
+                "index": unsigned(REGISTER_BITS),
+                "negate": unsigned(1),
+                "absolute": unsigned(1),
+            }
         )
 
 
@@ -106,7 +111,10 @@ class ScalarLane(ClockedTile):
         for name in OPERANDS:
             port = file.read_port()
             where, source = getattr(self.step, name), getattr(now, name)
-            value, picked = Signal(WideLayout(), name=f"{name}_value"), Signal(WideLayout(), name=f"{name}_picked")
+            value, picked = (
+                Signal(WideLayout(), name=f"{name}_value"),
+                Signal(WideLayout(), name=f"{name}_picked"),
+            )
             held = Mux(source.constant, getattr(self, f"constant_{name}").as_value(), port.data)
             m.d.comb += [
                 port.addr.eq(Cat(self.step.slot, where.index)),
@@ -116,9 +124,7 @@ class ScalarLane(ClockedTile):
                 value.neg.eq(~picked.nan & ((picked.neg & ~source.absolute) ^ source.negate)),
             ]
             operands[name] = Signal(WideLayout(), name=name)
-            m.d.comb += operands[name].as_value().eq(
-                Mux(now.load, loaded[name].as_value(), value.as_value())
-            )
+            m.d.comb += operands[name].as_value().eq(Mux(now.load, loaded[name].as_value(), value.as_value()))
         a, b, c = operands.values()
         multiply = now.load | (now.op == Op.FMA)
         m.d.comb += [

@@ -117,7 +117,15 @@ class WideOps(ClockedTile):
 
     def _fraction(self, m: Module) -> Any:
         a = self.a
-        return finish(m, "fraction", neg=a.neg, exp=Mux(a.sig >= SQRT_HALF, C(-1, signed(EXP_BITS)), 0), sig=a.sig, inf=a.inf, nan=a.nan)
+        return finish(
+            m,
+            "fraction",
+            neg=a.neg,
+            exp=Mux(a.sig >= SQRT_HALF, C(-1, signed(EXP_BITS)), 0),
+            sig=a.sig,
+            inf=a.inf,
+            nan=a.nan,
+        )
 
     def _seed(self, m: Module, name: str, table: list[int], index: Value, exp: Value) -> Any:
         a = self.a

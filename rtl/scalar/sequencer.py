@@ -108,7 +108,11 @@ class MicroSequencer(ClockedTile):
                     m.d.comb += issue.eq(1)
                     m.d.sync += left.eq(left - 1)
                 with m.If(self.take | (left == 0)):
-                    m.d.sync += [active.bit_select(slot, 1).eq(self.take), slot.eq(slot + 1), address.eq(first)]
+                    m.d.sync += [
+                        active.bit_select(slot, 1).eq(self.take),
+                        slot.eq(slot + 1),
+                        address.eq(first),
+                    ]
                     with m.If(slot == SLOTS - 1):
                         m.next = "STEP"
                 with m.If(self.clear):

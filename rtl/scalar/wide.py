@@ -53,7 +53,11 @@ def finish(m: Module, name: str, *, neg: Value, exp: Value, sig: Value, inf: Val
     """A wide float from parts whose exponent may be out of range (it becomes an infinity or a zero). Combinational."""
     out = Signal(WideLayout(), name=name)
     something = sig[-1] & ~inf & ~nan
-    above, below, keep = Signal(name=f"{name}_above"), Signal(name=f"{name}_below"), Signal(name=f"{name}_keep")
+    above, below, keep = (
+        Signal(name=f"{name}_above"),
+        Signal(name=f"{name}_below"),
+        Signal(name=f"{name}_keep"),
+    )
     m.d.comb += [
         above.eq(something & (exp > EXP_MAX)),
         below.eq(something & (exp < EXP_MIN)),

@@ -17,7 +17,7 @@ from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
 CONFIG = find("nano")
-OWN = {Engine.TENSOR: Opcode.MATMUL, Engine.VECTOR: Opcode.TENSOR_COPY}
+OWN = {Engine.TENSOR: Opcode.MATMUL, Engine.VECTOR: Opcode.TENSOR_COPY, Engine.SCALAR: Opcode.ACTIVATE}
 NOPS = 20
 OWN_MIXED, DMA_MIXED = 24, 28
 """First of a semaphore an engine that its own instructions and NOPs, or its DMAs, change in every mode: the order of updates shows."""
@@ -159,6 +159,7 @@ class World:
         counts["DMA_BUSY"] += busy["dma"]
         counts["BUSY_TENSOR"] += busy["tensor"]
         counts["BUSY_VECTOR"] += busy["vector"]
+        counts["BUSY_SCALAR"] += busy["scalar"]
         counts["BUSY_SYNC"] += any(job[1] == "sync" for job in self.jobs["dma"])
 
     async def ask(self, write, addr, value=0):
@@ -179,7 +180,7 @@ class World:
             address = memory_address(self.bases[e])
             await self.ask(1, CORE[f"PROGRAM_LO_{e.name}"], address & 0xFFFFFFFF)
             await self.ask(1, CORE[f"PROGRAM_HI_{e.name}"], address >> 32)
-        await self.ask(1, CORE["DOORBELL"], 7)
+        await self.ask(1, CORE["DOORBELL"], (1 << len(Engine)) - 1)
 
     async def run(self, most=6000):
         """Until the core stands still."""
@@ -271,7 +272,7 @@ def test_errors_and_on_again(kind):
     async def bench(world, random):
         for _ in range(3):
             programs, _ = _programs(random, 30)
-            victim = random.choice([Engine.TENSOR, Engine.VECTOR] if kind == "engine" else list(Engine))
+            victim = random.choice(list(OWN) if kind == "engine" else list(Engine))
             at = len(programs[victim]) // 2
             fields = {"wait_mode": WaitMode.GE, "wait_sem": 40, "wait_value": 1} if kind == "watchdog" else {}
             opcode = {"engine": OWN.get(victim), "dma": Opcode.DMA}.get(kind, Opcode.NOP)
@@ -299,7 +300,7 @@ def test_errors_and_on_again(kind):
             counts = [await world.ask(0, counter_offsets(name)[0]) for name in COUNTERS]
             assert await world.ask(0, CORE["STATUS"]) == 1 << 16
             issued = len(world.issued)
-            await world.ask(1, CORE["DOORBELL"], 7)
+            await world.ask(1, CORE["DOORBELL"], (1 << len(Engine)) - 1)
             for _ in range(100):
                 await world.step()
             assert len(world.issued) == issued, "runs on after an error"

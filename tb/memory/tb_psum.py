@@ -100,11 +100,12 @@ class PsumBench(Bench):
         half = words // 2
         upper = lambda: half + random.randrange(half)  # noqa: E731
         self.readers = [
-            LaneReader(dut, n, self.memory, uniform(words), limit=0) for n in ("vector0", "vector1")
+            LaneReader(dut, n, self.memory, uniform(words), limit=0) for n in ("vector0", "vector1", "scalar")
         ]
         self.readers.append(RowReader(dut, "row_read", self.memory, uniform(words), limit=0))
         self.writers = [
             LaneWriter(dut, "vector_w", self.memory, upper, limit=0),
+            LaneWriter(dut, "scalar_w", self.memory, upper, limit=0),
             RowWriter(dut, "row_write", self.memory, upper, limit=0),
         ]
         dut.accumulate__valid.value = 0

@@ -18,8 +18,9 @@ def test_ports() -> None:
         "stationary_scale",
         "vector0",
         "vector1",
+        "scalar",
     )
-    assert memory.lane_writes == ("vector_w",)
+    assert memory.lane_writes == ("vector_w", "scalar_w")
     assert memory.preferred == ("moving",)
 
 

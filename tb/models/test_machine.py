@@ -445,7 +445,12 @@ def test_waiting_does_not_consume_and_engines_meet():
     p.sync.halt(wait=pong.ge(3))
     core = run(p)
     assert core.semaphores[:2] == [3, 3]
-    assert core.counters.instructions == {Engine.TENSOR: 4, Engine.VECTOR: 4, Engine.SYNC: 1}
+    assert core.counters.instructions == {
+        Engine.TENSOR: 4,
+        Engine.VECTOR: 4,
+        Engine.SYNC: 1,
+        Engine.SCALAR: 1,
+    }
 
 
 def test_cores_work_alone():

@@ -17,7 +17,9 @@ def test_exact():
     for i in range(0, RUNS, 5):  # sums that cancel, nearly or wholly
         product = wide.fma(wides([a[i]]), wides([b[i]]), wides([Constant(1, 0, 0)]))
         p = item(product, 0)
-        c[i] = Constant(1 - p.neg if p.kind != 2 else 0, p.exp, p.sig ^ r.choice((0, 1, 3 << 9)) if p.sig else 0, p.kind)
+        c[i] = Constant(
+            1 - p.neg if p.kind != 2 else 0, p.exp, p.sig ^ r.choice((0, 1, 3 << 9)) if p.sig else 0, p.kind
+        )
     only = [r.random() < 0.1 for _ in range(RUNS)]
     want = wide.fma(wides(a), wides(b), wides(c))
 
@@ -32,8 +34,9 @@ def test_exact():
             if 0 <= j < RUNS:
                 got = ctx.get(dut.o.as_value())
                 expected = wide_bits(c[j]) if only[j] else bits(want, j)
-                assert got == expected, f"{a[j]} * {b[j]} + {c[j]} ({only[j]}): {got:012x}, not {expected:012x}"
+                assert got == expected, (
+                    f"{a[j]} * {b[j]} + {c[j]} ({only[j]}): {got:012x}, not {expected:012x}"
+                )
 
     dut = WideFma(WideFmaConfig(), tiles=TileLibrary(inline=True))
     simulate(dut, bench)
-

@@ -26,7 +26,9 @@ def test_exact(op):
             for port, x in ((dut.a, a), (dut.b, b), (dut.c, c)):
                 ctx.set(port.as_value(), wide_bits(x[i]))
             got = ctx.get(dut.o.as_value())
-            assert got == bits(want, i), f"{op.name} {a[i]} {b[i]} {c[i]}: {got:012x}, not {bits(want, i):012x}"
+            assert got == bits(want, i), (
+                f"{op.name} {a[i]} {b[i]} {c[i]}: {got:012x}, not {bits(want, i):012x}"
+            )
 
     dut = WideOps(WideOpsConfig(), tiles=TileLibrary(inline=True))
     simulate(dut, bench)

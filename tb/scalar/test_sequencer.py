@@ -15,7 +15,18 @@ from tb.lib.simulate import rng, simulate
 from tb.scalar.pair import Pair
 from tb.scalar.wides import bits
 
-SPECIAL = (0x0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x1, 0x80000001, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800000)
+SPECIAL = (
+    0x0,
+    0x80000000,
+    0x7F800000,
+    0xFF800000,
+    0x7FC00000,
+    0x1,
+    0x80000001,
+    0x7F7FFFFF,
+    0xFF7FFFFF,
+    0x3F800000,
+)
 
 
 @pytest.mark.parametrize("function", list(ActFunc), ids=lambda f: f.name.lower())
@@ -23,7 +34,8 @@ def test_every_function(function):
     r = rng()
     count = r.randint(SLOTS + 1, 4 * SLOTS)
     codes = [
-        r.choice((r.choice(SPECIAL), r.getrandbits(32), int(np.float32(r.gauss(0, 5)).view(np.uint32)))) for _ in range(count)
+        r.choice((r.choice(SPECIAL), r.getrandbits(32), int(np.float32(r.gauss(0, 5)).view(np.uint32))))
+        for _ in range(count)
     ]
     x = np.array(codes, dtype=np.uint32).view(np.float32)
     want = evaluate(function, x).view(np.uint32)
@@ -72,7 +84,9 @@ def test_scale_bias_and_cast():
     raw = cast.encode(DType.BF16, x, saturate=False)
     scale, bias = np.float32(1.7), np.float32(-0.3)
     want = cast.encode(
-        DType.E4M3, activate(ActFunc.SILU, cast.decode(DType.BF16, raw), scale, np.full(x.shape, bias)), saturate=True
+        DType.E4M3,
+        activate(ActFunc.SILU, cast.decode(DType.BF16, raw), scale, np.full(x.shape, bias)),
+        saturate=True,
     )
 
     async def bench(ctx):
@@ -128,5 +142,3 @@ def test_clear_and_nothing():
 
     dut = Pair()
     simulate(dut, bench)
-
-

@@ -51,5 +51,3 @@ def random_wide(r: random.Random) -> Constant:
     if kind == "e":
         exp = r.choice((EXP_MIN, EXP_MIN + 1, EXP_MAX - 1, EXP_MAX, r.randint(EXP_MIN, EXP_MAX)))
     return Constant(neg, exp, sig)
-
-

@@ -1,0 +1,117 @@
+"""Front of the scalar engine: takes instructions one by one, measures their patterns, checks their fields."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth import C, Cat, Module, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from models.config import ChipConfig
+from models.formats import FLOATS, INTS, DType
+from models.functions import ActFunc
+from models.isa import Flag, Space
+from rtl.access.size import LATENCY, PatternSize, SizeConfig
+from rtl.interfaces import IssueLayout
+from rtl.lib.element import log2_bytes
+from rtl.tiles import TileLibrary
+
+SIZE = SizeConfig(bits=64)
+"""Sizes are compared exactly: the largest product of four counts has 64 bits."""
+BIAS = Flag.SRC1_SCALAR.bit_length() - 1
+
+
+class CheckedLayout(data.StructLayout):
+    """An instruction that may run, and its number of elements. `legal` low: ILLEGAL_FIELD, nothing else means anything."""
+
+    def __init__(self) -> None:
+        super().__init__({"issue": IssueLayout(), "legal": unsigned(1), "count": unsigned(64)})
+
+
+class ScalarFront(wiring.Component):
+    """Ports: issue (instructions), checked (one item for each), clear, idle. LATENCY + 2 cycles an instruction.
+
+    clear: for as long as it is high nothing is accepted or comes out, and what is under way is forgotten.
+    """
+
+    def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        super().__init__(
+            {
+                "issue": In(stream.Signature(IssueLayout())),
+                "checked": Out(stream.Signature(CheckedLayout())),
+                "clear": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        item = Signal(CheckedLayout())
+        wait = Signal(range(LATENCY + 1))
+        sizes = {}
+        for name in ("dst", "src0", "src1"):
+            unit = self.tiles.place(PatternSize, SIZE)
+            m.submodules[f"size_{name}"] = unit
+            ap = getattr(self.issue.payload.instr, name)
+            m.d.comb += [
+                unit.start.eq(self.issue.valid & self.issue.ready),
+                unit.counts.as_value().eq(Cat(ap.count0, ap.count1, ap.count2, ap.count3)),
+            ]
+            sizes[name] = unit.size
+        legal = self._legal(m, item.issue.instr, sizes)
+        m.d.comb += self.checked.payload.eq(item)
+        with m.FSM() as fsm:
+            m.d.comb += [
+                self.idle.eq(fsm.ongoing("IDLE")),
+                self.issue.ready.eq(self.idle & ~self.clear),
+                self.checked.valid.eq(fsm.ongoing("CHECKED") & ~self.clear),
+            ]
+            with m.State("IDLE"):
+                with m.If(self.issue.valid & ~self.clear):
+                    m.d.sync += [item.issue.eq(self.issue.payload), wait.eq(LATENCY - 1)]
+                    m.next = "MEASURE"
+            with m.State("MEASURE"):
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(self.clear):
+                    m.next = "IDLE"
+                with m.Elif(wait == 0):
+                    m.d.sync += [item.legal.eq(legal), item.count.eq(sizes["src0"])]
+                    m.next = "CHECKED"
+            with m.State("CHECKED"):
+                with m.If(self.checked.ready | self.clear):
+                    m.next = "IDLE"
+        return m
+
+    def _pattern(self, m: Module, name: str, ap: Any, parts: Value, dtypes: Any) -> Value:
+        """Type allowed and space known, address aligned, partitions in range."""
+        p = self.config.partitions
+        step = (p // 4).bit_length() - 1
+        ok = Signal(name=f"{name}_ok")
+        size = log2_bytes(ap.dtype)
+        known = reduce(or_, [ap.dtype == d.value for d in sorted(dtypes)], C(0, 1))
+        misaligned = (ap.addr[0] & (size != 0)) | (ap.addr[1] & size[1])
+        m.d.comb += ok.eq(
+            known & (ap.space <= max(Space)) & ~misaligned & (ap.part[:step] == 0) & (ap.part + parts <= p)
+        )
+        return ok
+
+    def _legal(self, m: Module, instr: Any, sizes: dict[str, Value]) -> Signal:
+        """The field rules of models.machine for ACTIVATE."""
+        parts, bias = instr.parts, instr.flags[BIAS]
+        allowed = int(Flag.SATURATE | Flag.SRC1_SCALAR)
+        writable = {*FLOATS, *INTS}
+        legal = Signal()
+        m.d.comb += legal.eq(
+            (parts >= 1)
+            & (parts <= self.config.partitions)
+            & ((instr.flags & (0xFF ^ allowed)) == 0)
+            & (instr.op0 <= max(ActFunc).value)
+            & (sizes["dst"] == sizes["src0"])
+            & (~bias | (sizes["src1"] == 1))
+            & self._pattern(m, "dst", instr.dst, parts, writable)
+            & self._pattern(m, "src0", instr.src0, parts, {*writable, DType.E8M0})
+            & (~bias | self._pattern(m, "src1", instr.src1, parts, {DType.FP32}))
+        )
+        return legal
