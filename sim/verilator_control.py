@@ -5,7 +5,14 @@ from collections.abc import Collection, Mapping
 
 from sim.emit import placed_tiles
 
-KEEP_APART = ("processing_element_", "partition_memory_", "vector_lane_", "lane_reader_", "fp32_add_")
+KEEP_APART = (
+    "processing_element_",
+    "partition_memory_",
+    "vector_lane_",
+    "scalar_lane_",
+    "lane_reader_",
+    "fp32_add_",
+)
 """Tiles with much logic that occur many times."""
 MANY = 4
 COMPILED_ONCE = re.compile(r"(core|array_group)_[0-9a-f]{8}")

@@ -1,11 +1,11 @@
-"""Banked on-core memory with all its ports: arbitration shared by the partitions, one PartitionMemory for each."""
+"""Banked on-core memory with all its ports: arbitration shared by the partitions, which are placed in blocks."""
 
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth import C, Module, Mux, Signal, Value
+from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,7 +17,8 @@ from rtl.interfaces import (
     words_addr_bits,
 )
 from rtl.lib.arbiter import Arbiter, ArbiterConfig, pairs
-from rtl.memory.partition import ROW_WORDS, PartitionConfig, PartitionMemory
+from rtl.memory.block import BLOCK, BlockConfig, PartitionBlock
+from rtl.memory.partition import ROW_WORDS, PartitionConfig
 from rtl.memory.sram import WORD_BYTES
 from rtl.tiles import TileLibrary
 
@@ -76,6 +77,11 @@ class MemoryControllerConfig:
         )
 
     @property
+    def block(self) -> BlockConfig:
+        """Partitions that are one tile."""
+        return BlockConfig(partition=self.partition, count=min(BLOCK, self.partitions))
+
+    @property
     def read_arbiter(self) -> ArbiterConfig:
         """Arbiter of the read side: lane reads in order, then the row read."""
         return self._arbiter((*self.lane_reads, ROW_PORTS[0]))
@@ -123,15 +129,14 @@ class MemoryController(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         cfg = self.config
-        parts = []
-        for p in range(cfg.partitions):
-            part = self.tiles.place(PartitionMemory, cfg.partition)
-            m.submodules[f"part_{p}"] = part
-            parts.append(part)
+        blocks = []
+        for n in range(cfg.partitions // cfg.block.count):
+            m.submodules[f"block_{n}"] = block = self.tiles.place(PartitionBlock, cfg.block)
+            blocks.append(block)
         m.submodules.read_arbiter = read_arbiter = self.tiles.place(Arbiter, cfg.read_arbiter)
         m.submodules.write_arbiter = write_arbiter = self.tiles.place(Arbiter, cfg.write_arbiter)
-        self._reads(m, parts, read_arbiter)
-        self._writes(m, parts, write_arbiter)
+        self._reads(m, blocks, read_arbiter)
+        self._writes(m, blocks, write_arbiter)
         m.d.comb += self.starving.eq(read_arbiter.starving.any() | write_arbiter.starving.any())
         return m
 
@@ -186,7 +191,7 @@ class MemoryController(wiring.Component):
         return addr, source
 
     # --- reads ---------------------------------------------------------------------------------------------------
-    def _reads(self, m: Module, parts: list[Any], arbiter: Any) -> None:
+    def _reads(self, m: Module, blocks: list[Any], arbiter: Any) -> None:
         cfg = self.config
         ports = [getattr(self, name) for name in cfg.lane_reads]
         row = self.row_read
@@ -196,28 +201,32 @@ class MemoryController(wiring.Component):
             addr, source = self._address(m, f"read_{b}", takers, addrs, row.req.payload.addr)
             enable = Signal(name=f"read_{b}_enable")
             m.d.comb += enable.eq(source.any())
-            for part in parts:
-                m.d.comb += [part.raddr[b].eq(addr), part.ren[b].eq(enable)]
+            for block in blocks:
+                m.d.comb += [block.raddr[b].eq(addr), block.ren[b].eq(enable)]
         for k, (name, port) in enumerate(zip(cfg.lane_reads, ports, strict=True)):
             valid = self._delay(m, f"{name}_valid", port.req.valid & port.req.ready, READ_LATENCY)
             select = self._delay(m, f"{name}_bank", self._bank(port.req.payload), READ_LATENCY)
-            m.d.comb += port.rsp_valid.eq(valid)
-            for p, part in enumerate(parts):
-                m.d.comb += [part.select[k].eq(select), port.rsp[p].eq(part.rdata[k])]
-        self._row_response(m, parts)
+            m.d.comb += [
+                port.rsp_valid.eq(valid),
+                port.rsp.as_value().eq(Cat(block.rdata[k] for block in blocks)),
+                *(block.select[k].eq(select) for block in blocks),
+            ]
+        self._row_response(m, blocks)
 
-    def _row_response(self, m: Module, parts: list[Any]) -> None:
+    def _row_response(self, m: Module, blocks: list[Any]) -> None:
         """All partitions but the asked one give zero; their disjunction is registered."""
         req = self.row_read.req
         valid = self._delay(m, "row_valid", req.valid & req.ready, READ_LATENCY)
         asked = self._delay(m, "row_part", req.payload.part, READ_LATENCY)
         group = self._delay(m, "row_group", self._group(req.payload.addr), READ_LATENCY)
-        for p, part in enumerate(parts):
-            m.d.comb += [part.row_there.eq(valid & (asked == p)), part.row_group.eq(group)]
+        count = self.config.block.count
+        for n, block in enumerate(blocks):
+            there = [valid & (asked == n * count + i) for i in range(count)]
+            m.d.comb += [block.row_there.eq(Cat(there)), block.row_group.eq(group)]
         width = 8 * WORD_BYTES
         for w in range(ROW_WORDS):
             word = Signal(width, name=f"row_word_{w}")
-            m.d.sync += word.eq(reduce(or_, (part.row_rdata[w] for part in parts)))
+            m.d.sync += word.eq(reduce(or_, (block.row_rdata[w] for block in blocks)))
             m.d.comb += self.row_read.rsp[width * w : width * (w + 1)].eq(word)
         m.d.sync += self.row_read.rsp_valid.eq(valid)
 
@@ -230,7 +239,7 @@ class MemoryController(wiring.Component):
         return value
 
     # --- writes --------------------------------------------------------------------------------------------------
-    def _writes(self, m: Module, parts: list[Any], arbiter: Any) -> None:
+    def _writes(self, m: Module, blocks: list[Any], arbiter: Any) -> None:
         cfg = self.config
         ports = [getattr(self, name) for name in cfg.lane_writes]
         row = self.row_write.req
@@ -238,8 +247,8 @@ class MemoryController(wiring.Component):
         banks = self._arbitrate(m, arbiter, [*(p.req for p in ports), row], addrs, row.payload.addr)
         masks = []
         for k, (name, port) in enumerate(zip(cfg.lane_writes, ports, strict=True)):
-            masks.append(self._held_lanes(m, k, name, port.req, parts))
-        strobes = self._held_row(m, parts)
+            masks.append(self._held_lanes(m, k, name, port.req, blocks))
+        strobes = self._held_row(m, blocks)
         for b, takers in enumerate(banks):
             addr, source = self._address(m, f"write_{b}", takers, addrs, row.payload.addr)
             mask: Value = strobes[b % ROW_WORDS]
@@ -247,25 +256,32 @@ class MemoryController(wiring.Component):
                 mask = Mux(source[k], lane_mask, mask)
             chosen = Signal(WORD_BYTES, name=f"write_{b}_mask")
             m.d.comb += chosen.eq(mask)
-            for part in parts:
-                m.d.comb += [part.waddr[b].eq(addr), part.source[b].eq(source), part.wmask[b].eq(chosen)]
+            for block in blocks:
+                m.d.comb += [block.waddr[b].eq(addr), block.source[b].eq(source), block.wmask[b].eq(chosen)]
 
-    def _held_lanes(self, m: Module, k: int, name: str, req: Any, parts: list[Any]) -> Signal:
+    def _held_lanes(self, m: Module, k: int, name: str, req: Any, blocks: list[Any]) -> Signal:
         """Keep an accepted lane write for one cycle; returns its byte mask."""
         mask = Signal(WORD_BYTES, name=f"{name}_mask")
-        lanes = Signal(len(parts), name=f"{name}_lanes")
-        words = [Signal(8 * WORD_BYTES, name=f"{name}_word_{p}") for p in range(len(parts))]
+        count = self.config.block.count
+        lanes = Signal(self.config.partitions, name=f"{name}_lanes")
+        words = Signal(8 * WORD_BYTES * self.config.partitions, name=f"{name}_words")
         with m.If(req.valid & req.ready):
-            m.d.sync += [mask.eq(req.payload.mask), lanes.eq(req.payload.lanes)]
-            m.d.sync += [word.eq(req.payload.data[p]) for p, word in enumerate(words)]
-        for p, part in enumerate(parts):
-            m.d.comb += [part.lanes[k].eq(lanes[p]), part.wdata[k].eq(words[p])]
+            m.d.sync += [
+                mask.eq(req.payload.mask),
+                lanes.eq(req.payload.lanes),
+                words.eq(req.payload.data.as_value()),
+            ]
+        for n, block in enumerate(blocks):
+            m.d.comb += [
+                block.lanes[k].eq(lanes.word_select(n, count)),
+                block.wdata[k].eq(words.word_select(n, 8 * WORD_BYTES * count)),
+            ]
         return mask
 
-    def _held_row(self, m: Module, parts: list[Any]) -> list[Value]:
+    def _held_row(self, m: Module, blocks: list[Any]) -> list[Value]:
         """Keep an accepted row write for one cycle; returns the byte mask of each of its words."""
         req, width = self.row_write.req, 8 * WORD_BYTES
-        part_index = Signal(range(len(parts)), name="row_write_part")
+        part_index = Signal(range(self.config.partitions), name="row_write_part")
         strobe = Signal(ROW_WORDS * WORD_BYTES, name="row_write_strobe")
         words = [Signal(width, name=f"row_write_word_{w}") for w in range(ROW_WORDS)]
         with m.If(req.valid & req.ready):
@@ -273,7 +289,8 @@ class MemoryController(wiring.Component):
             m.d.sync += [
                 word.eq(req.payload.data[width * w : width * (w + 1)]) for w, word in enumerate(words)
             ]
-        for p, part in enumerate(parts):
-            m.d.comb += part.row_here.eq(part_index == p)
-            m.d.comb += [part.row_wdata[w].eq(word) for w, word in enumerate(words)]
+        count = self.config.block.count
+        for n, block in enumerate(blocks):
+            m.d.comb += block.row_here.eq(Cat(part_index == n * count + i for i in range(count)))
+            m.d.comb += [block.row_wdata[w].eq(word) for w, word in enumerate(words)]
         return [strobe[WORD_BYTES * w : WORD_BYTES * (w + 1)] for w in range(ROW_WORDS)]

@@ -22,7 +22,8 @@ from rtl.interfaces import (
 from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.scalar.front import BIAS, CheckedLayout, ScalarFront
-from rtl.scalar.lane import LATENCY, SLOTS, ScalarLane, ScalarLaneConfig
+from rtl.scalar.lane import LATENCY, SLOTS
+from rtl.scalar.lanes import GROUP, ScalarLanes, ScalarLanesConfig
 from rtl.scalar.sequencer import MicroSequencer, MicroSequencerConfig
 from rtl.scalar.wide import from_fp32
 from rtl.tiles import TileLibrary
@@ -170,21 +171,24 @@ class ScalarEngine(wiring.Component):
         saturate = Flag.SATURATE.bit_length() - 1
         factor = from_fp32(m, "factor", instr.imm0)
         outs: list[Value] = []
-        for i in range(p):
-            m.submodules[f"lane{i}"] = lane = self.tiles.place(ScalarLane, ScalarLaneConfig())
+        for n in range(p // GROUP):
+            m.submodules[f"lanes{n}"] = lanes = self.tiles.place(ScalarLanes, ScalarLanesConfig())
+            own = slice(32 * GROUP * n, 32 * GROUP * (n + 1))
             m.d.comb += [
-                lane.step.eq(sequencer.step),
-                lane.raw.eq(reader.out.payload.data[i]),
-                lane.dtype.eq(instr.src0.dtype),
-                lane.scale.eq(factor),
-                lane.bias.eq(Mux(instr.flags[BIAS], bias[i], instr.imm1)),
-                lane.o_dtype.eq(instr.dst.dtype),
-                lane.saturate.eq(instr.flags[saturate]),
+                lanes.step.eq(sequencer.step),
+                lanes.raw.eq(reader.out.payload.data.as_value()[own]),
+                lanes.dtype.eq(instr.src0.dtype),
+                lanes.scale.eq(factor),
+                lanes.own_bias.eq(instr.flags[BIAS]),
+                lanes.bias.eq(instr.imm1),
+                lanes.biases.eq(bias.as_value()[own]),
+                lanes.o_dtype.eq(instr.dst.dtype),
+                lanes.saturate.eq(instr.flags[saturate]),
             ]
             for name in OPERANDS:
                 port = f"constant_{name}"
-                m.d.comb += getattr(lane, port).eq(getattr(sequencer, port))
-            outs.append(lane.o)
+                m.d.comb += getattr(lanes, port).eq(getattr(sequencer, port))
+            outs.append(lanes.o)
         m.d.comb += [
             results.clear.eq(flush),
             results.i.valid.eq(under_way[-1]),
