@@ -5,6 +5,7 @@ import numpy as np
 from models.access import row
 from models.config import ChipConfig, find
 from models.formats import MAC_CLASSES, PACKED, DType
+from models.functions import ActFunc
 from models.image import Image
 from models.isa import INSTR_BYTES, AluOp, Space, core_address, memory_address
 from models.machine import Machine
@@ -46,7 +47,7 @@ def wild_gemm(dtype: DType, seed: int) -> tuple[gemm.Job, np.ndarray]:
 
 
 def vector_image(config: ChipConfig, seed: int) -> Image:
-    """FP32 rows through add, multiply, max and casts on every core, back to memory."""
+    """FP32 rows through add, multiply, max, casts and two functions on every core, back to memory."""
     rng = np.random.default_rng(seed)
     image = Image.empty(config)
     at = 0x10000
@@ -54,7 +55,7 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
         data = rng.standard_normal((config.partitions, 16)).astype("<f4")
         image.add(at, data.tobytes())
         p = Program(config)
-        loaded, done = p.semaphore("loaded"), p.semaphore("done")
+        loaded, cast, done = (p.semaphore(n) for n in ("loaded", "cast", "done"))
         sbuf = core_address(core, Space.SBUF, 0, 0)
         stride = 1 << 20
         p.sync.dma(
@@ -83,6 +84,22 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
             row(128, DType.BF16, 16),
             parts=config.partitions,
             saturate=True,
+            update=cast.add(),
+        )
+        p.scalar.activate(
+            row(176, DType.FP32, 16),
+            row(64, DType.FP32, 16),
+            ActFunc.GELU,
+            parts=config.partitions,
+            scale=0.5,
+            bias=row(0, DType.FP32, 1),
+            wait=cast.ge(1),
+        )
+        p.scalar.activate(
+            row(240, DType.BF16, 16),
+            row(128, DType.BF16, 16),
+            ActFunc.EXP,
+            parts=config.partitions,
             update=done.add(),
         )
         out = at + 0x4000
@@ -90,15 +107,15 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
         p.sync.dma(
             back,
             memory_address(out),
-            row_bytes=112,
+            row_bytes=208,
             rows=config.partitions,
             src_stride=stride,
-            dst_stride=112,
+            dst_stride=208,
             wait=done.ge(1),
         )
         p.finish()
         image.add_program(core, p, at + 0x8000)
-        image.add_output(out, 112 * config.partitions)
+        image.add_output(out, 208 * config.partitions)
         at += 0x10000
     return image
 
