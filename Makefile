@@ -15,10 +15,11 @@ RUN   := $(VENV)/bin
 
 .PHONY: help
 help:
-	@echo "make sim      run handwritten digits on the simulated chip (SIM=verilator|icarus CONFIG=mini FORMAT=mxfp8|bf16)"
+	@echo "make sim      run handwritten digits on the simulated chip (SIM=verilator|icarus CONFIG=mini FORMAT=mxfp8|bf16);"
+	@echo "              WORKLOAD=train trains the network on the chip"
 	@echo "make test     everything a change can break, at small sizes"
 	@echo "make regress  more seeds and larger configurations (hours)"
-	@echo "make netlist  Verilog of a whole chip (CONFIG=nano|mini|small|gen3 or a .toml)"
+	@echo "make netlist  Verilog of a whole chip, linted (CONFIG=nano|mini|small|gen3 or a .toml)"
 	@echo "make bench    speed and size figures, also in build/bench.json"
 	@echo "make lint     ruff and mypy;  make format  ruff format;  make docs  generated pages;  make clean"
 
@@ -50,8 +51,8 @@ lint: $(READY)
 format: $(READY)
 	@$(RUN)/ruff check --fix . && $(RUN)/ruff format .
 
-netlist: $(READY)
-	@$(RUN)/tesela netlist --config $(CONFIG)
+netlist: tools
+	@$(RUN)/tesela netlist --config $(CONFIG) --lint
 
 bench: tools
 	@$(RUN)/tesela bench

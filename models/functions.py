@@ -8,6 +8,7 @@ import enum
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -58,7 +59,7 @@ class ActFunc(enum.IntEnum):
     """sigmoid."""
 
 
-def _fraction(x: object) -> Fraction:
+def _fraction(x: Any) -> Fraction:
     number = mpmath.mpf(x)
     man, exp = number.man_exp
     return Fraction(int(man)) * Fraction(2) ** int(exp) * (-1 if number < 0 else 1)
@@ -71,13 +72,13 @@ def _fit(name: str) -> tuple[Fraction, ...]:
         mp = mpmath
         half = mp.mpf(1) / 2
 
-        def at_zero(f: Callable[[object], object], limit: object) -> Callable[[object], object]:
+        def at_zero(f: Callable[[Any], Any], limit: Any) -> Callable[[Any], Any]:
             return lambda z: limit if abs(z) < mp.mpf(2) ** -100 else f(z)
 
-        def root(z: object) -> object:
+        def root(z: Any) -> Any:
             return mp.sqrt(abs(z))
 
-        def tail(u: object) -> object:
+        def tail(u: Any) -> Any:
             t = PHI_SCALE * (1 / (u + half) - 1)
             return mp.exp(t * t / 2) * mp.erfc(t / mp.sqrt(2)) / 2 / (u + half)
 

@@ -191,7 +191,7 @@ class Builder:
 
     def program(self, result: Value) -> tuple[Step, ...]:
         """Steps with registers allocated; the last one writes the result to its target. Raises ValueError when REGISTERS are too few."""
-        if result.number != len(self.steps) or result.negate or result.absolute:
+        if not self.steps or result.number != len(self.steps) or result.negate or result.absolute:
             result = self.step(Op.FMA, result, self.const(1), self.const("-0"))
         last: dict[int, int] = {}
         for i, (_, operands) in enumerate(self.steps):

@@ -56,7 +56,7 @@ def _finish(
     """Exponents out of range become infinities and zeros; what a special overrules is cleared, so that equal numbers are equal bits."""
     finite = ~inf & ~nan & (sig != 0)
     inf = ~nan & (inf | (finite & (exp > EXP_MAX)))
-    sig = np.where(inf | nan | (exp < EXP_MIN), np.uint64(0), sig)
+    sig = np.where(inf | nan | (exp < EXP_MIN), np.uint64(0), sig).astype(np.uint64)
     return Wide(neg & ~nan, np.where(sig == 0, 0, exp), sig, inf, nan)
 
 
@@ -69,15 +69,14 @@ def from_fp32(bits: NDArray[np.uint32]) -> Wide:
     """FP32 codes to wide floats, exactly."""
     bits = np.asarray(bits, dtype=np.uint32).astype(np.uint64)
     field, frac = (bits >> np.uint64(23)) & np.uint64(0xFF), bits & np.uint64(0x7FFFFF)
-    mag = np.where(field == 0, frac, frac | np.uint64(1 << 23))
+    mag: U64 = np.where(field == 0, frac, frac | np.uint64(1 << 23)).astype(np.uint64)
     width = _width(mag)
     sig = mag << (32 - width).astype(np.uint64)
     exp = np.maximum(field.astype(np.int64), 1) - 150 + width - 1
     special = field == 255
     sig = np.where(mag == 0, np.uint64(0), sig)
-    return _finish(
-        (bits >> np.uint64(31)).astype(bool), exp, sig, special & (frac == 0), special & (frac != 0)
-    )
+    neg = (bits >> np.uint64(31)).astype(np.bool_)
+    return _finish(neg, exp, sig.astype(np.uint64), special & (frac == 0), special & (frac != 0))
 
 
 def to_fp32(x: Wide) -> NDArray[np.uint32]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from models import assembly, encoding
 from models import config as configs
@@ -34,18 +35,33 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 
 @app.command()
 def sim(
-    workload: Annotated[str, typer.Option(help="digits")] = "digits",
+    workload: Annotated[str, typer.Option(help="digits or train")] = "digits",
     config: ConfigOption = "mini",
     format: Annotated[str, typer.Option(help="mxfp8 or bf16")] = "mxfp8",
     simulator: SimulatorOption = "verilator",
-    images: Annotated[int | None, typer.Option(help="how many images (default: all; 64 on Icarus)")] = None,
+    images: Annotated[
+        int | None, typer.Option(help="digits: how many images (default: all; 64 on Icarus)")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="train: how many steps (default: 90; 1 on Icarus)")
+    ] = None,
     latency: Annotated[int, typer.Option(help="memory channel latency in cycles")] = 20,
 ) -> None:
     """Run a workload on the simulated chip and compare every output word with the golden model."""
     from sim import main_job
 
-    _choice("WORKLOAD", workload, ("digits",))
+    _choice("WORKLOAD", workload, ("digits", "train"))
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
+    if workload == "train":
+        from sim import train_job
+        from sim.workloads.train import Options
+
+        options = Options(
+            steps=steps if steps is not None else (1 if simulator == "icarus" else Options().steps)
+        )
+        trained = train_job.run_training(configs.find(config), simulator, options, console, latency=latency)
+        train_job.report(trained, console)
+        raise typer.Exit(0 if trained.ok else 1)
     outcome = main_job.run_digits(configs.find(config), format, simulator, images, console, latency=latency)
     main_job.report(outcome, console)
     raise typer.Exit(0 if outcome.ok else 1)
@@ -93,11 +109,44 @@ def run(
 
 
 @app.command()
+def accuracy(
+    count: Annotated[int, typer.Option(help="FP32 arguments for each function")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="of the arguments")] = 1,
+    page: Annotated[bool, typer.Option("--page", help="also write docs/accuracy.md")] = False,
+) -> None:
+    """Measure the scalar engine's functions against FP64; writes build/accuracy.json."""
+    from sim import accuracy as measured
+
+    if count < 2:
+        raise ValueError(f"--count must be at least 2, not {count}")
+    with console.status("measuring") as status:
+        rows = measured.measure(count, seed, progress=lambda name: status.update(f"measuring {name}"))
+    measured.save(rows, count, seed)
+    table = Table("function", "steps", "max ulp", "BF16 not correctly rounded", "")
+    for r in rows:
+        table.add_row(
+            r.function,
+            str(r.steps),
+            f"{r.max_ulp:.3f}",
+            f"{r.bf16_wrong:.4%}",
+            "ok" if r.ok else "[red]MISSED[/]",
+        )
+    console.print(table)
+    if page:
+        docs = Path(__file__).parent.parent / "docs" / "accuracy.md"
+        docs.write_text(measured.page(rows, count, seed))
+    raise typer.Exit(0 if all(r.ok for r in rows) else 1)
+
+
+@app.command()
 def netlist(
     config: ConfigOption = "mini",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="folder (default: build/netlist/NAME)")
     ] = None,
+    lint: Annotated[
+        bool, typer.Option("--lint", help="let Verilator look at every tile and every connection")
+    ] = False,
 ) -> None:
     """Generate a chip's Verilog, filelist, manifest and memory map."""
     import resource
@@ -120,6 +169,18 @@ def netlist(
         f"{time.perf_counter() - start:.1f} s, peak memory {peak:.0f} MiB"
     )
     console.print(f"in {result.folder}")
+    if lint:
+        from sim.lint import lint as lint_netlist
+
+        with console.status("lint") as status:
+            complaints = lint_netlist(
+                result,
+                progress=lambda name, done, total: status.update(f"lint: tile {done} of {total}: {name}"),
+            )
+        for line in complaints:
+            console.print(line, markup=False, highlight=False)
+        console.print(f"lint: {len(complaints)} complaints about {len(tiles)} tiles")
+        raise typer.Exit(1 if complaints else 0)
 
 
 @app.command()

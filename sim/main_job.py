@@ -40,7 +40,8 @@ class Outcome:
         return self.wrong_words == 0 and self.words > 0 and not self.errors
 
 
-def _errors(result: RunResult) -> list[str]:
+def errors_of(result: RunResult) -> list[str]:
+    """What went wrong in a run, a line each."""
     out = list(result.notes)
     for number, core in enumerate(result.cores):
         if core.error is not None:
@@ -130,7 +131,7 @@ def run_digits(
         result.cycles / max(result.seconds, 1e-9),
         words,
         wrong,
-        model_errors + _errors(result),
+        model_errors + errors_of(result),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models import registers
 from models.config import ChipConfig
@@ -85,11 +86,13 @@ def run_image(
     limit: int = LIMIT,
     watchdog: int = WATCHDOG,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[NDArray[np.uint8]], None] | None = None,
 ) -> RunResult:
     """Run `image` until every core has halted, an error stopped it, or `limit` cycles have passed.
 
     `latency` (cycles), `bandwidth` (beats per cycle and channel) and `stall_seed` set the memory channels; Icarus takes only `latency`.
-    `progress` is called with the cycles so far. Raises ImageError, ToolError, SimulationError.
+    `progress` is called with the cycles so far, `watch` with the chip's memory as it is then (in
+    Verilator only). Raises ImageError, ToolError, SimulationError.
     """
     check_fits(image, config)
     writes = start_writes(image, watchdog)
@@ -113,6 +116,8 @@ def run_image(
             cycles += chip.run(min(20_000, limit - cycles))
             if progress is not None:
                 progress(cycles)
+            if watch is not None:
+                watch(chip.memory)
         seconds = time.perf_counter() - start
         timed_out = bool(chip.running)
         values = [chip.read(a) for a in reads]

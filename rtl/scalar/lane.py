@@ -94,7 +94,8 @@ class ScalarLane(ClockedTile):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.registers = file = Memory(shape=WIDE_BITS, depth=SLOTS * REGISTERS, init=[])
+        file: Any = Memory(shape=WIDE_BITS, depth=SLOTS * REGISTERS, init=[])
+        m.submodules.registers = file
         m.submodules.decode = entry = self.tiles.place(decode.Decode, decode.DecodeConfig())
         m.submodules.fma = fma = self.tiles.place(WideFma, WideFmaConfig())
         m.submodules.ops = ops = self.tiles.place(WideOps, WideOpsConfig())

@@ -78,9 +78,8 @@ class MicroSequencer(ClockedTile):
         const_bits = (len(constants) - 1).bit_length()
         steps = [s for f in ActFunc for s in programs[f]]
         width = OP_BITS + 3 + 3 * (const_bits + OperandLayout().size)
-        m.submodules.microcode = code = Memory(
-            shape=width, depth=len(steps), init=[_word(s, const_bits) for s in steps]
-        )
+        code: Any = Memory(shape=width, depth=len(steps), init=[_word(s, const_bits) for s in steps])
+        m.submodules.microcode = code
         fetch = code.read_port()
         self._lookup(m, fetch, constants, const_bits)
 
@@ -152,7 +151,7 @@ class MicroSequencer(ClockedTile):
         """Operands of the step that was read, and the constants that they name, a cycle later."""
         at = OP_BITS + 3
         for name in OPERANDS:
-            table = Memory(shape=WIDE_BITS, depth=len(constants), init=[wide_bits(c) for c in constants])
+            table: Any = Memory(shape=WIDE_BITS, depth=len(constants), init=[wide_bits(c) for c in constants])
             m.submodules[f"constants_{name}"] = table
             port = table.read_port()
             size = OperandLayout().size

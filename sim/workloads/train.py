@@ -11,6 +11,7 @@ loaded while the step before runs.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from models.config import ChipConfig
 from models.formats import DType, dtype_bytes
 from models.functions import ActFunc
 from models.image import Image
-from models.isa import INSTR_BYTES, SBUF_PARTITION_STRIDE, AluOp, Space, core_address, memory_address
+from models.isa import INSTR_BYTES, SBUF_PARTITION_STRIDE, AluOp, Engine, Space, core_address, memory_address
 from models.program import Program
 from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.marks import Marks, need
@@ -30,6 +31,8 @@ from sim.workloads.mlp import CLASSES, HIDDEN, Digits, Mlp
 INPUTS = 64
 BUFFERS = 2
 BF16, FP32 = DType.BF16, DType.FP32
+UNWRITTEN = 0xFFFFFFFF
+"""What the place of a loss holds before the chip writes it: a NaN that no engine makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,9 @@ class Job:
     def loss(self, memory: bytes, step: int) -> float:
         """Mean cross-entropy of a step, from the chip's memory contents at `losses`."""
         size = 4 * self.shape.batch
-        return float(-np.frombuffer(memory[step * size : (step + 1) * size], dtype="<f4").astype(np.float64).mean())
+        return float(
+            -np.frombuffer(memory[step * size : (step + 1) * size], dtype="<f4").astype(np.float64).mean()
+        )
 
     def network(self, raw: bytes) -> Mlp:
         """The trained network from the words at `params`."""
@@ -150,7 +155,9 @@ class _Writer:
         self.program = Program(config)
         self.sbuf = Allocator(config.sbuf.bytes_per_partition, "SBUF partition")
         self.psum = Allocator(config.psum.bytes_per_partition, "PSUM partition")
-        self.t, self.v, self.a, self.d = (self.program.streams[e] for e in (0, 1, 3, 2))
+        self.t, self.v, self.a, self.d = (
+            self.program.streams[e] for e in (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.SYNC)
+        )
         self.mt, self.mv, self.ma, self.md, self.mo = (
             Marks(self.program.semaphore(n)) for n in ("tensor", "vector", "scalar", "loaded", "losses out")
         )
@@ -224,14 +231,19 @@ class _Writer:
 
     # --- engines -------------------------------------------------------------------------------------------------
     def matmuls(
-        self, dst: AccessPattern, pairs: list[tuple[AccessPattern, AccessPattern, int]], m: int, *, mark: bool = False
+        self,
+        dst: AccessPattern,
+        pairs: list[tuple[AccessPattern, AccessPattern, int]],
+        m: int,
+        *,
+        mark: bool = False,
     ) -> None:
         """dst [m, N] = the sum of stationary[k, m]^T moving[k, N] over `pairs` (stationary, moving, k)."""
         for i, (stationary, moving, k) in enumerate(pairs):
             self.t.load_stationary(stationary, k=k, m=m)
             last = mark and i == len(pairs) - 1
-            update = {"update": self.mt.mark()} if last else {}
-            self.t.matmul(dst, moving, k=k, m=m, accumulate=i > 0, **update)
+            update = self.mt.mark() if last else None
+            self.t.matmul(dst, moving, k=k, m=m, accumulate=i > 0, update=update)
 
     def tree(self, op: AluOp, source: str, out: AccessPattern, *, mark: bool = False) -> None:
         """`out` [tiles] = op over the ten classes of `source` [tiles x 10]."""
@@ -250,9 +262,11 @@ class _Writer:
             self.v.tensor_tensor(dst, part(0, half), part(half, half), op, parts=p)
             odd = rest if rest is not None and odd is None else odd
             place, step, n = "tree", CLASSES, half
-        update = {"update": self.mv.mark()} if mark else {}
+        update = self.mv.mark() if mark else None
         if odd is not None:
-            self.v.tensor_tensor(out, self.sb("tree", FP32, 0, (CLASSES, tiles)), _flat(odd), op, parts=p, **update)
+            self.v.tensor_tensor(
+                out, self.sb("tree", FP32, 0, (CLASSES, tiles)), _flat(odd), op, parts=p, update=update
+            )
 
     # --- a step --------------------------------------------------------------------------------------------------
     def step(self, n: int, memory: int, losses: int) -> None:
@@ -304,7 +318,11 @@ class _Writer:
         need(self.a, self.mv.here())
         every = (1, s.tiles * HIDDEN)
         self.a.activate(
-            self.sb("mask", BF16, 0, every), self.sb("ht", BF16, 0, every), ActFunc.D_RELU, parts=p, update=self.ma.mark()
+            self.sb("mask", BF16, 0, every),
+            self.sb("ht", BF16, 0, every),
+            ActFunc.D_RELU,
+            parts=p,
+            update=self.ma.mark(),
         )
         hidden_done = self.mv.count
         for tile in range(s.tiles):
@@ -322,7 +340,11 @@ class _Writer:
         need(self.t, self.mv.here())
         for tile in range(s.tiles):
             pairs = [
-                (self.sb("h", BF16, kt * s.batch + tile * p, (1, p)), self.weight("w2", kt * CLASSES, CLASSES), p)
+                (
+                    self.sb("h", BF16, kt * s.batch + tile * p, (1, p)),
+                    self.weight("w2", kt * CLASSES, CLASSES),
+                    p,
+                )
                 for kt in range(s.k)
             ]
             pairs.append((ones, self.weight("b2", 0, CLASSES), 1))
@@ -394,9 +416,12 @@ class _Writer:
         for i, (first, (_, count)) in enumerate(
             zip(range(0, len(s.classes) * s.batch, s.batch), s.classes, strict=True)
         ):
-            update = {"update": self.mv.mark()} if i == len(s.classes) - 1 else {}
+            update = self.mv.mark() if i == len(s.classes) - 1 else None
             self.v.tensor_copy(
-                self.sb("dlt", BF16, first, (1, s.batch)), self.ps("dlt", first, (1, s.batch)), parts=count, **update
+                self.sb("dlt", BF16, first, (1, s.batch)),
+                self.ps("dlt", first, (1, s.batch)),
+                parts=count,
+                update=update,
             )
         for kt in range(s.k):
             pairs = [(self.sb("ht", BF16, t * HIDDEN + kt * p, (1, p)), dlog(t), p) for t in tiles]
@@ -459,8 +484,8 @@ class _Writer:
         v, w = self.sb("v", FP32, first, dims), self.sb("w", FP32, first, dims)
         self.v.tensor_tensor(v, v, self.ps("g", first, dims), AluOp.SUB, parts=p)
         self.v.tensor_tensor(w, w, v, AluOp.ADD, parts=p)
-        update = {"update": self.mv.mark()} if mark else {}
-        self.v.tensor_copy(self.sb("wb", BF16, first, dims), w, parts=p, **update)
+        update = self.mv.mark() if mark else None
+        self.v.tensor_copy(self.sb("wb", BF16, first, dims), w, parts=p, update=update)
 
     def loss(self, n: int, q: int, losses: int) -> None:
         """log of the label's probability, to memory; off the way of everything else."""
@@ -486,7 +511,7 @@ class _Writer:
             update=self.mo.mark(),
         )
 
-    def copy(self, place: str, memory: int, size: int, *, out: bool = False, **sync: object) -> None:
+    def copy(self, place: str, memory: int, size: int, *, out: bool = False, **sync: Any) -> None:
         """`size` bytes of each partition between a place and rows of memory."""
         inside, outside = core_address(0, Space.SBUF, 0, self.at[place]), memory_address(memory)
         src, dst = (inside, outside) if out else (outside, inside)
@@ -534,6 +559,7 @@ def build(config: ChipConfig, data: Digits, options: Options) -> Job:
     eye = cast.encode(BF16, np.eye(s.p, dtype=np.float32), saturate=False).astype("<u2")
     ones = cast.encode(BF16, np.ones((s.p, s.p), dtype=np.float32), saturate=False).astype("<u2")
     image.add(constants, eye.tobytes() + ones.tobytes())
+    image.add(losses, UNWRITTEN.to_bytes(4, "little") * (s.batch * options.steps))
     image.add(blocks, _blocks(s, data, order))
     total = sum(INSTR_BYTES * len(stream.instructions) for stream in w.program.streams.values())
     image.add_program(0, w.program, memory.take(total, INSTR_BYTES))
