@@ -4,6 +4,7 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
+from models.functions import library
 from models.isa import Engine, ErrorCode, Field
 from sim.memory_map import markdown
 
@@ -71,6 +72,14 @@ def isa_page() -> str:
     lines += [
         "",
         "MAX and MIN are IEEE 754-2019 maximum and minimum: NaN wins, -0 < +0.",
+        "",
+        "## Functions of ACTIVATE",
+        "",
+        "Eight elements of every lane take 8 * cycles; accuracy is in [accuracy.md](accuracy.md).",
+        "",
+        "| code | function | cycles |",
+        "|---|---|---|",
+        *[f"| {f.value} | {f.name} | {len(steps) + 1} |" for f, steps in library()[0].items()],
         "",
         "## Error causes",
         "",
