@@ -54,7 +54,7 @@ def sim(
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
     if workload == "train":
         from sim import train_job
-        from sim.workloads.train import Options
+        from sim.workloads.train_shape import Options
 
         options = Options(
             steps=steps if steps is not None else (1 if simulator == "icarus" else Options().steps)

@@ -17,6 +17,7 @@ from models.machine import Machine
 from sim.main_job import compare, errors_of
 from sim.run import run_image
 from sim.workloads import mlp, train
+from sim.workloads.train_shape import Options
 
 OUT = Path(__file__).parent.parent / "build" / "train"
 SHOWN = 20
@@ -27,7 +28,7 @@ SHOWN = 20
 class Outcome:
     """What the training run showed. `losses`: mean cross-entropy of every step. Accuracies are those of the trained weights in FP64."""
 
-    options: train.Options
+    options: Options
     batch: int
     losses: list[float]
     accuracy: float
@@ -51,7 +52,7 @@ class Outcome:
 def run_training(
     config: ChipConfig,
     simulator: str,
-    options: train.Options,
+    options: Options,
     console: Console,
     *,
     latency: int = 20,

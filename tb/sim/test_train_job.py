@@ -6,7 +6,7 @@ from rich.console import Console
 
 from sim import train_job
 from sim.train_job import report, run_training
-from sim.workloads.train import Options
+from sim.workloads.train_shape import Options
 from tb.sim.workloads.test_train import CONFIG
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig, find
+from models.formats import DType
 from models.machine import Machine
+from sim.run import run_image
 from sim.workloads import mlp, train
 from sim.workloads.layout import WorkloadError
-from sim.workloads.train import Options
+from sim.workloads.train_shape import Options
 
 CONFIG = ChipConfig(
     name="train-test",
@@ -76,8 +78,6 @@ def test_learns():
 
 
 def test_chip_is_the_model_word_for_word():
-    from sim.run import run_image
-
     for stalls in (0, 5):
         options = Options(steps=3, tiles=2, seed=stalls)
         job, want = _run(options)
@@ -117,8 +117,6 @@ def test_what_does_not_fit():
     small = dataclasses.replace(CONFIG, memory=MemoryConfig(bytes=1 << 16))
     with pytest.raises(WorkloadError, match="memory of 65536 bytes is too small"):
         train.build(small, DATA, Options(steps=50))
-    other = dataclasses.replace(
-        CONFIG, tensor=dataclasses.replace(CONFIG.tensor, formats=(train.DType.FP16,))
-    )
+    other = dataclasses.replace(CONFIG, tensor=dataclasses.replace(CONFIG.tensor, formats=(DType.FP16,)))
     with pytest.raises(WorkloadError, match="needs bf16"):
         train.build(other, DATA, Options())
