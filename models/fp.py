@@ -53,10 +53,39 @@ def minimum(a: F32, b: F32) -> F32:
     return _extreme(np.ascontiguousarray(a), np.ascontiguousarray(b), largest=False)
 
 
+def compare(op: AluOp, a: F32, b: F32) -> F32:
+    """1 or +0: IEEE 754 comparison; false with NaN, but NOT_EQ true."""
+    table = {
+        AluOp.IS_EQ: np.equal,
+        AluOp.NOT_EQ: np.not_equal,
+        AluOp.IS_GT: np.greater,
+        AluOp.IS_GE: np.greater_equal,
+        AluOp.IS_LT: np.less,
+        AluOp.IS_LE: np.less_equal,
+    }
+    return _float32(table[op](_float32(a), _float32(b)))
+
+
+def logical(op: AluOp, a: F32, b: F32) -> F32:
+    """1 or +0: operands are true when they are not zeros."""
+    table = {
+        AluOp.LOGICAL_AND: np.logical_and,
+        AluOp.LOGICAL_OR: np.logical_or,
+        AluOp.LOGICAL_XOR: np.logical_xor,
+    }
+    return _float32(table[op](_float32(a) != 0, _float32(b) != 0))
+
+
 def alu(op: AluOp, a: F32, b: F32) -> F32:
     """One ALU stage of the vector engine; BYPASS gives `a`, with its NaN made canonical."""
     if op == AluOp.BYPASS:
         return canonical(_float32(a))
+    if AluOp.IS_EQ <= op <= AluOp.IS_LE:
+        return compare(op, a, b)
+    if AluOp.LOGICAL_AND <= op <= AluOp.LOGICAL_XOR:
+        return logical(op, a, b)
+    if op == AluOp.ABS_MAX:
+        return maximum(np.abs(_float32(a)), np.abs(_float32(b)))
     table = {AluOp.ADD: add, AluOp.SUB: sub, AluOp.MUL: mul, AluOp.MAX: maximum, AluOp.MIN: minimum}
     return table[op](a, b)
 

@@ -40,7 +40,11 @@ class UpdateMode(enum.IntEnum):
 
 
 class AluOp(enum.IntEnum):
-    """FP32 operations of the vector engine. MAX/MIN are IEEE 754-2019 maximum/minimum: NaN wins, -0 < +0."""
+    """FP32 operations of the vector engine. MAX/MIN are IEEE 754-2019 maximum/minimum: NaN wins, -0 < +0.
+
+    Comparisons and logical operations give 1.0 or +0.0. A comparison with NaN is false, but NOT_EQ is true; -0 equals +0. An operand
+    of a logical operation is true when it is not a zero (NaN is true).
+    """
 
     BYPASS = 0
     ADD = 1
@@ -48,6 +52,17 @@ class AluOp(enum.IntEnum):
     MUL = 3
     MAX = 4
     MIN = 5
+    IS_EQ = 6
+    NOT_EQ = 7
+    IS_GT = 8
+    IS_GE = 9
+    IS_LT = 10
+    IS_LE = 11
+    ABS_MAX = 12
+    """MAX of |a| and |b|."""
+    LOGICAL_AND = 13
+    LOGICAL_OR = 14
+    LOGICAL_XOR = 15
 
 
 class Flag(enum.IntFlag):
@@ -59,6 +74,10 @@ class Flag(enum.IntFlag):
     """Vector: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
     """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
+    REVERSE0 = 8
+    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first."""
+    REVERSE1 = 16
+    """The same: op1 has imm1, or src1's element, first."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -107,7 +126,12 @@ SMALL = (
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
     Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function"),
     Field("op1", 19, 1, doc="second ALU operation"),
-    Field("flags", 20, 1, doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar"),
+    Field(
+        "flags",
+        20,
+        1,
+        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1",
+    ),
     Field("imm0", 24, 4, doc="FP32 operand of op0; ACTIVATE: scale"),
     Field("imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias"),
 )
@@ -162,6 +186,7 @@ class Opcode(enum.IntEnum):
     TENSOR_COPY = 0x30
     TENSOR_TENSOR = 0x31
     TENSOR_SCALAR = 0x32
+    SCALAR_TENSOR_TENSOR = 0x33
     ACTIVATE = 0x40
 
 
@@ -214,6 +239,12 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "op1", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
         "dst = cast((src0 op0 s0) op1 imm1), s0 = imm0, or one element a partition from src1 with flag SRC1_SCALAR",
+    ),
+    Opcode.SCALAR_TENSOR_TENSOR: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst = cast((src0 op0 imm0) op1 src1), in FP32",
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

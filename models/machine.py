@@ -22,6 +22,15 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 
 
+VECTOR_OPS = {
+    Opcode.TENSOR_COPY: int(Flag.SATURATE),
+    Opcode.TENSOR_TENSOR: int(Flag.SATURATE),
+    Opcode.TENSOR_SCALAR: int(Flag.SATURATE | Flag.SRC1_SCALAR | Flag.REVERSE0 | Flag.REVERSE1),
+    Opcode.SCALAR_TENSOR_TENSOR: int(Flag.SATURATE | Flag.REVERSE0 | Flag.REVERSE1),
+}
+"""The vector engine's own opcodes, and the flags that each may have."""
+
+
 class Fault(Exception):  # noqa: N818 - the field's word for it
     """An instruction that stops its core: cause and address."""
 
@@ -143,7 +152,7 @@ class Core:
             self._load_stationary(word, raw)
         elif opcode == Opcode.MATMUL:
             self._matmul(word, raw)
-        elif opcode in (Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR):
+        elif opcode in VECTOR_OPS:
             self._vector(opcode, word, raw)
         elif opcode == Opcode.ACTIVATE:
             self._activate(word, raw)
@@ -259,14 +268,14 @@ class Core:
         parts, flags = raw["parts"], raw["flags"]
         _field(1 <= parts <= self.config.partitions)
         scalar = opcode == Opcode.TENSOR_SCALAR and bool(flags & Flag.SRC1_SCALAR)
-        allowed = int(Flag.SATURATE) | (int(Flag.SRC1_SCALAR) if opcode == Opcode.TENSOR_SCALAR else 0)
-        _field(flags & ~allowed == 0)
+        _field(flags & ~VECTOR_OPS[opcode] == 0)
         op0, op1 = raw["op0"], raw["op1"]
         _field(op0 in list(AluOp) and op1 in list(AluOp))
         _field(opcode != Opcode.TENSOR_COPY or (op0 == 0 and op1 == 0))
         _field(opcode != Opcode.TENSOR_TENSOR or op1 == 0)
         dst, src0 = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
-        src1 = self._pattern(word, "src1", parts) if scalar or opcode == Opcode.TENSOR_TENSOR else None
+        pair = opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
+        src1 = self._pattern(word, "src1", parts) if scalar or pair else None
         _field(dst.size == src0.size and (src1 is None or src1.size == (1 if scalar else dst.size)))
         if opcode == Opcode.TENSOR_COPY and src0.dtype == dst.dtype:
             self._write(dst, parts, self._read(src0, parts))
@@ -284,13 +293,14 @@ class Core:
         else:
             if src1 is not None:
                 other = np.broadcast_to(cast.decode(src1.dtype, self._read(src1, parts)), value.shape)
-            else:
-                other = np.full(value.shape, raw["imm0"], dtype=np.uint32).view(np.float32)
-            result = fp.alu(AluOp(op0), value, other)
+            first = second = _filled(value, raw["imm0"])
             if opcode == Opcode.TENSOR_SCALAR:
-                result = fp.alu(
-                    AluOp(op1), result, np.full(value.shape, raw["imm1"], dtype=np.uint32).view(np.float32)
-                )
+                second = _filled(value, raw["imm1"])
+            if src1 is not None:
+                first, second = (first, other) if opcode == Opcode.SCALAR_TENSOR_TENSOR else (other, second)
+            result = _ordered(AluOp(op0), value, first, flags & Flag.REVERSE0)
+            if opcode != Opcode.TENSOR_TENSOR:
+                result = _ordered(AluOp(op1), result, second, flags & Flag.REVERSE1)
         self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
 
     # --- scalar ----------------------------------------------------------------------------------------------
@@ -348,6 +358,16 @@ class Core:
         if partition >= cfg.partitions or start + n > rows.shape[1]:
             raise bad
         return rows[partition, start : start + n]
+
+
+def _filled(like: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
+    """An immediate for every element."""
+    return np.full(like.shape, bits, dtype=np.uint32).view(np.float32)
+
+
+def _ordered(op: AluOp, a: NDArray[np.float32], b: NDArray[np.float32], reverse: int) -> NDArray[np.float32]:
+    """a op b, or b op a."""
+    return fp.alu(op, b, a) if reverse else fp.alu(op, a, b)
 
 
 def _last_writes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -340,14 +340,19 @@ class Stream:
         *,
         parts: int,
         saturate: bool = False,
+        reverse0: bool = False,
+        reverse1: bool = False,
         **sync: Any,
     ) -> int:
-        """dst = cast((src op0 operand0) op1 operand1); operand0 is a number, or a pattern of one element a partition."""
+        """dst = cast((src op0 operand0) op1 operand1); operand0 is a number, or a pattern of one element a partition.
+
+        `reverse0`: operand0 op0 src; `reverse1`: operand1 op1 the rest.
+        """
         fields = {
             "parts": parts,
             "op0": op0,
             "op1": op1,
-            "flags": Flag.SATURATE * saturate,
+            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
             "imm1": fp32_bits(operand1),
         }
         aps = {"dst": dst, "src0": src}
@@ -367,6 +372,33 @@ class Stream:
             fields["imm0"] = fp32_bits(operand0)
             self._checked(Opcode.TENSOR_SCALAR, lambda: self._vector(dst, {"src0": src}, parts))
         return self.emit(Opcode.TENSOR_SCALAR, fields, aps, **sync)
+
+    def scalar_tensor_tensor(
+        self,
+        dst: AccessPattern,
+        src0: AccessPattern,
+        op0: AluOp,
+        operand0: float,
+        op1: AluOp,
+        src1: AccessPattern,
+        *,
+        parts: int,
+        saturate: bool = False,
+        reverse0: bool = False,
+        reverse1: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast((src0 op0 operand0) op1 src1). `reverse0`: operand0 op0 src0; `reverse1`: src1 op1 the rest."""
+        fields = {
+            "parts": parts,
+            "op0": op0,
+            "op1": op1,
+            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
+            "imm0": fp32_bits(operand0),
+        }
+        srcs = {"src0": src0, "src1": src1}
+        self._checked(Opcode.SCALAR_TENSOR_TENSOR, lambda: self._vector(dst, srcs, parts))
+        return self.emit(Opcode.SCALAR_TENSOR_TENSOR, fields, {"dst": dst, **srcs}, **sync)
 
     def activate(
         self,

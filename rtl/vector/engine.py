@@ -1,4 +1,4 @@
-"""Vector engine: TENSOR_COPY, TENSOR_TENSOR, TENSOR_SCALAR."""
+"""Vector engine: TENSOR_COPY, TENSOR_TENSOR, TENSOR_SCALAR, SCALAR_TENSOR_TENSOR."""
 
 from typing import Any
 
@@ -148,14 +148,17 @@ class VectorEngine(wiring.Component):
         with m.If(flush):
             m.d.sync += [credit.eq(RESULTS), under_way.eq(0)]
         imm = ~now.pair & ~now.scalar
-        saturate = Flag.SATURATE.bit_length() - 1
+        saturate, reverse0 = (f.bit_length() - 1 for f in (Flag.SATURATE, Flag.REVERSE0))
         outs: list[Value] = []
         for i in range(p):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             m.d.comb += [
                 lane.a.eq(first.payload.data[i]),
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
-                lane.c.eq(instr.imm1),
+                lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
+                lane.second.eq(now.second),
+                lane.reverse0.eq(instr.flags[reverse0]),
+                lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(instr.src0.dtype),
                 lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
                 lane.o_dtype.eq(instr.dst.dtype),

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from models.config import ChipConfig
 from models.formats import FLOATS, INTS, DType
 from models.isa import AluOp, Flag, Opcode, Space
+from models.machine import VECTOR_OPS
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
 from rtl.lib.element import log2_bytes
@@ -23,7 +24,7 @@ SIZE = SizeConfig(bits=64)
 class CheckedLayout(data.StructLayout):
     """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
 
-    copy: same type on both sides. pair: src1 is read, element by element. scalar: src1 is read once.
+    copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class CheckedLayout(data.StructLayout):
                 "legal": unsigned(1),
                 "copy": unsigned(1),
                 "pair": unsigned(1),
+                "second": unsigned(1),
                 "scalar": unsigned(1),
             }
         )
@@ -76,7 +78,8 @@ class VectorFront(wiring.Component):
             ]
             sizes[name] = unit.size
         copy = (instr.opcode == Opcode.TENSOR_COPY) & (instr.dst.dtype == instr.src0.dtype)
-        pair = instr.opcode == Opcode.TENSOR_TENSOR
+        last = instr.opcode == Opcode.SCALAR_TENSOR_TENSOR
+        pair = (instr.opcode == Opcode.TENSOR_TENSOR) | last
         scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
         scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
@@ -100,6 +103,7 @@ class VectorFront(wiring.Component):
                         item.legal.eq(legal),
                         item.copy.eq(copy),
                         item.pair.eq(pair),
+                        item.second.eq(last),
                         item.scalar.eq(scalar),
                     ]
                     m.next = "CHECKED"
@@ -130,13 +134,15 @@ class VectorFront(wiring.Component):
         """The field rules of models.machine for this engine's own opcodes."""
         dst, src0, src1, parts = instr.dst, instr.src0, instr.src1, instr.parts
         is_copy = instr.opcode == Opcode.TENSOR_COPY
-        is_scalar = instr.opcode == Opcode.TENSOR_SCALAR
         writable = {*FLOATS, *INTS}
         readable = {*writable, DType.E8M0}
         top = max(AluOp).value
         # All eight bits: the complement of a narrower constant would let the upper ones pass.
         allowed = Signal(8)
-        m.d.comb += allowed.eq(Mux(is_scalar, int(Flag.SATURATE | Flag.SRC1_SCALAR), int(Flag.SATURATE)))
+        with m.Switch(instr.opcode):
+            for opcode, flags in VECTOR_OPS.items():
+                with m.Case(opcode.value):
+                    m.d.comb += allowed.eq(flags)
         second = pair | scalar
         fields = (
             (parts >= 1)
@@ -145,7 +151,7 @@ class VectorFront(wiring.Component):
             & (instr.op0 <= top)
             & (instr.op1 <= top)
             & ~(is_copy & ((instr.op0 != 0) | (instr.op1 != 0)))
-            & ~(pair & (instr.op1 != 0))
+            & ~((instr.opcode == Opcode.TENSOR_TENSOR) & (instr.op1 != 0))
         )
         types = copy | (
             _one_of(dst.dtype, sorted(writable))

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from models.formats import DType
 from models.isa import AluOp
 from rtl.fp import add, decode, encode, mul
-from rtl.fp.extreme import canonical, extreme
+from rtl.fp.extreme import canonical, extreme, is_nan
 from rtl.interfaces import mac_code_bits
 from rtl.lib.delay import Delay, DelayConfig
 from rtl.tiles import ClockedTile, TileLibrary
@@ -17,7 +17,9 @@ from rtl.tiles import ClockedTile, TileLibrary
 ALU_LATENCY = max(add.LATENCY, mul.LATENCY)
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + encode.LATENCY
 """Cycles from `a` and `b` to `o`."""
-OP_BITS = 3
+OP_BITS = 4
+ONE = 0x3F800000
+"""True, of comparisons and logical operations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,25 +28,26 @@ class LaneConfig:
 
 
 class VectorAlu(ClockedTile):
-    """o = a op b in FP32, ALU_LATENCY cycles later; `op` (AluOp) is held while results are under way."""
+    """o = a op b, or b op a with `reverse`, in FP32, ALU_LATENCY cycles later; `op` (AluOp) and `reverse` are held while results are under way."""
 
     def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
-        super().__init__({"a": In(32), "b": In(32), "op": In(OP_BITS), "o": Out(32)})
+        super().__init__({"a": In(32), "b": In(32), "op": In(OP_BITS), "reverse": In(1), "o": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.add = adder = self.tiles.place(add.Fp32Add, add.Fp32AddConfig())
         m.submodules.mul = multiplier = self.tiles.place(mul.Fp32Mul, mul.Fp32MulConfig())
         subtract = self.op == AluOp.SUB
-        best = extreme(m, "best", self.a, self.b, self.op == AluOp.MAX)
-        other = Signal(32)
+        a, b, other = Signal(32), Signal(32), Signal(32)
         m.d.comb += [
-            adder.a.eq(self.a),
-            adder.b.eq(Cat(self.b[:31], self.b[31] ^ subtract)),
-            multiplier.a.eq(self.a),
-            multiplier.b.eq(self.b),
-            other.eq(Mux(self.op == AluOp.BYPASS, canonical(self.a), best)),
+            a.eq(Mux(self.reverse, self.b, self.a)),
+            b.eq(Mux(self.reverse, self.a, self.b)),
+            adder.a.eq(a),
+            adder.b.eq(Cat(b[:31], b[31] ^ subtract)),
+            multiplier.a.eq(a),
+            multiplier.b.eq(b),
+            other.eq(self._single(m, a, b)),
         ]
         for stage in range(ALU_LATENCY):
             held = Signal(32, name=f"other{stage}", reset_less=True)
@@ -59,9 +62,51 @@ class VectorAlu(ClockedTile):
                 m.d.comb += self.o.eq(other)
         return m
 
+    def _single(self, m: Module, a: Value, b: Value) -> Signal:
+        """Operations that take a cycle: BYPASS, extremes, comparisons, logical ones."""
+        absolute = self.op == AluOp.ABS_MAX
+        sign = ~absolute
+        largest = absolute | (self.op == AluOp.MAX)
+        best = extreme(m, "best", Cat(a[:31], a[31] & sign), Cat(b[:31], b[31] & sign), largest)
+        a_some, b_some, numbers, equal, above, holds = (
+            Signal(name=n) for n in ("a_some", "b_some", "numbers", "equal", "above", "holds")
+        )
+        magnitude_above = a[:31] > b[:31]
+        m.d.comb += [
+            a_some.eq(a[:31].any()),
+            b_some.eq(b[:31].any()),
+            numbers.eq(~is_nan(a) & ~is_nan(b)),
+            equal.eq((a == b) | ~(a_some | b_some)),
+            above.eq(~equal & Mux(a[31], b[31] & ~magnitude_above, b[31] | magnitude_above)),
+        ]
+        conditions = {
+            AluOp.IS_EQ: numbers & equal,
+            AluOp.NOT_EQ: ~(numbers & equal),
+            AluOp.IS_GT: numbers & above,
+            AluOp.IS_GE: numbers & (above | equal),
+            AluOp.IS_LT: numbers & ~above & ~equal,
+            AluOp.IS_LE: numbers & ~above,
+            AluOp.LOGICAL_AND: a_some & b_some,
+            AluOp.LOGICAL_OR: a_some | b_some,
+            AluOp.LOGICAL_XOR: a_some ^ b_some,
+        }
+        out = Signal(32)
+        m.d.comb += out.eq(Mux(holds, ONE, 0))
+        with m.Switch(self.op):
+            for op, condition in conditions.items():
+                with m.Case(op.value):
+                    m.d.comb += holds.eq(condition)
+            with m.Case(AluOp.BYPASS.value):
+                m.d.comb += out.eq(canonical(a))
+            with m.Case(AluOp.MAX.value, AluOp.MIN.value, AluOp.ABS_MAX.value):
+                m.d.comb += out.eq(best)
+        return out
+
 
 class VectorLane(ClockedTile):
     """o = encode((decode(a) op0 decode(b)) op1 c), LATENCY cycles later; one element a cycle, never stalls.
+
+    With `second` it is encode((decode(a) op0 c) op1 decode(b)).
 
     Members
     -------
@@ -82,6 +127,9 @@ class VectorLane(ClockedTile):
                 "o_dtype": In(code),
                 "op0": In(OP_BITS),
                 "op1": In(OP_BITS),
+                "reverse0": In(1),
+                "reverse1": In(1),
+                "second": In(1),
                 "saturate": In(1),
                 "copy": In(1),
                 "o": Out(32),
@@ -98,14 +146,18 @@ class VectorLane(ClockedTile):
         m.submodules.alu0 = alu0 = self.tiles.place(VectorAlu, self.config)
         m.submodules.alu1 = alu1 = self.tiles.place(VectorAlu, self.config)
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
+        m.submodules.late = late = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
         m.submodules.raw = raw = self.tiles.place(Delay, DelayConfig(width=32, cycles=LATENCY))
         m.d.comb += [
             alu0.a.eq(values[0]),
-            alu0.b.eq(values[1]),
+            alu0.b.eq(Mux(self.second, self.c, values[1])),
             alu0.op.eq(self.op0),
+            alu0.reverse.eq(self.reverse0),
+            late.i.eq(values[1]),
             alu1.a.eq(alu0.o),
-            alu1.b.eq(self.c),
+            alu1.b.eq(Mux(self.second, late.o, self.c)),
             alu1.op.eq(self.op1),
+            alu1.reverse.eq(self.reverse1),
             out.x.eq(alu1.o),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),

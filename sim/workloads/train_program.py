@@ -309,7 +309,6 @@ class TrainProgram:
             self.matmuls(self.ps("dh", tile * HIDDEN, (1, HIDDEN)), pairs, p, mark=tile == s.tiles - 1)
         back = self.mt.here()
         need(self.v, second)
-        self.decay()
         self.update("w2", "b2")
         need(self.v, back, self.ma.here())
         every = (1, s.tiles * HIDDEN)
@@ -335,11 +334,6 @@ class TrainProgram:
         self.change(cut, s.starts["w2"][0] - cut, mark=True)
         self.step_done.append(self.mv.count)
 
-    def decay(self) -> None:
-        """v = momentum v, all of it."""
-        v = self.sb("v", FP32, 0, (1, self.s.words))
-        self.v.tensor_scalar(v, v, AluOp.MUL, self.options.momentum, parts=self.s.p)
-
     def update(self, *names: str) -> None:
         """Update neighbouring parameters."""
         starts = [self.s.starts[n] for n in names]
@@ -347,10 +341,12 @@ class TrainProgram:
         self.change(starts[0][0], sum(n for _, n in starts))
 
     def change(self, first: int, count: int, *, mark: bool = False) -> None:
-        """v = v - g, w = w + v, and the BF16 copy, of `count` words."""
+        """v = momentum v - g, w = w + v, and the BF16 copy, of `count` words."""
         p, dims = self.s.p, (1, count)
         v, w = self.sb("v", FP32, first, dims), self.sb("w", FP32, first, dims)
-        self.v.tensor_tensor(v, v, self.ps("g", first, dims), AluOp.SUB, parts=p)
+        self.v.scalar_tensor_tensor(
+            v, v, AluOp.MUL, self.options.momentum, AluOp.SUB, self.ps("g", first, dims), parts=p
+        )
         self.v.tensor_tensor(w, w, v, AluOp.ADD, parts=p)
         update = self.mv.mark() if mark else None
         self.v.tensor_copy(self.sb("wb", BF16, first, dims), w, parts=p, update=update)

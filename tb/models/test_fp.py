@@ -145,3 +145,32 @@ def test_two_sum_and_round_to_odd():
         total = exact.Fraction(x) + exact.Fraction(y)
         assert exact.Fraction(high) + exact.Fraction(low) == total
         assert g == exact.encode(exact.FP32, exact.Number("finite", total < 0, abs(total)))
+
+
+@pytest.mark.parametrize(
+    ("op", "a", "b", "want"),
+    [
+        (AluOp.IS_EQ, 0.0, -0.0, 1),
+        (AluOp.NOT_EQ, 0.0, -0.0, 0),
+        (AluOp.IS_GT, 0.0, -0.0, 0),
+        (AluOp.IS_GE, -0.0, 0.0, 1),
+        (AluOp.IS_LT, -1.0, 1e-45, 1),
+        (AluOp.IS_LE, np.inf, np.inf, 1),
+        (AluOp.IS_EQ, np.nan, np.nan, 0),
+        (AluOp.NOT_EQ, np.nan, np.nan, 1),
+        (AluOp.IS_GE, np.nan, 1.0, 0),
+        (AluOp.IS_LT, 1.0, np.nan, 0),
+        (AluOp.ABS_MAX, -3.0, 2.0, 3),
+        (AluOp.ABS_MAX, -np.inf, 2.0, np.inf),
+        (AluOp.LOGICAL_AND, np.nan, -1.0, 1),
+        (AluOp.LOGICAL_AND, -0.0, 1.0, 0),
+        (AluOp.LOGICAL_OR, -0.0, 0.0, 0),
+        (AluOp.LOGICAL_OR, -0.0, 1e-45, 1),
+        (AluOp.LOGICAL_XOR, 2.0, -7.0, 0),
+        (AluOp.LOGICAL_XOR, 0.0, np.nan, 1),
+    ],
+)
+def test_comparisons_and_logic(op, a, b, want):
+    got = fp.alu(op, np.array([a], dtype=np.float32), np.array([b], dtype=np.float32))
+    assert got.dtype == np.float32
+    assert got.view(np.uint32)[0] == np.float32(want).view(np.uint32)

@@ -6,53 +6,24 @@ The errors are in test_machine_errors.py.
 import numpy as np
 import pytest
 
-from models import array, cast, fp
+from models import array, cast
 from models import config as configs
-from models.access import AccessPattern, row
-from models.formats import FLOATS, INTS, MX_ROWS, DType, dtype_bytes
+from models.access import row
+from models.formats import MX_ROWS, DType, dtype_bytes
 from models.image import Image, ImageError
 from models.isa import (
     PSUM_PARTITION_STRIDE,
     SBUF_PARTITION_STRIDE,
-    AluOp,
     Engine,
     ErrorCode,
     Space,
     core_address,
     memory_address,
 )
-from models.machine import Core, Machine
+from models.machine import Machine
 from models.program import Program
 from sim.workloads import gemm
-from tb.models.machines import FULL, NANO, start
-
-SEED = 1618
-
-
-def run(program: Program, prepare=None) -> Core:
-    """Core 0 after `program`; `prepare(core)` fills its memories first. It must end without an error."""
-    core = start(program, prepare)
-    assert core.error is None
-    assert not any(e.running for e in core.engines.values())
-    return core
-
-
-def put(core: Core, addr: int, values: np.ndarray, *, part: int = 0, space: Space = Space.SBUF) -> None:
-    """Store [parts, n] words of any integer or float type from byte `addr` on."""
-    raw = np.ascontiguousarray(values)
-    data = raw.view(np.uint8).reshape(raw.shape[0], -1)
-    memory = core.sbuf if space == Space.SBUF else core.psum
-    memory[part : part + raw.shape[0], addr : addr + data.shape[1]] = data
-
-
-def get(core: Core, addr: int, kind: str, shape: tuple[int, int], *, space: Space = Space.SBUF) -> np.ndarray:
-    memory = core.sbuf if space == Space.SBUF else core.psum
-    size = np.dtype(kind).itemsize * shape[1]
-    return np.ascontiguousarray(memory[: shape[0], addr : addr + size]).view(kind)
-
-
-def random_f32(shape: tuple[int, ...], *key: int) -> np.ndarray:
-    return np.random.default_rng([SEED, *key]).standard_normal(shape).astype(np.float32)
+from tb.models.machines import FULL, NANO, SEED, get, put, random_f32, run
 
 
 # --- DMA -------------------------------------------------------------------------------------------------------------
@@ -154,114 +125,6 @@ def test_dma_can_name_the_chip_by_its_number():
         core.chip.memory[0x1000:0x1002] = [8, 9]
 
     assert run(p, prepare).chip.memory[0x2000:0x2002].tolist() == [8, 9]
-
-
-# --- vector ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize("dst", [*FLOATS, *INTS], ids=lambda d: d.name)
-def test_tensor_copy_casts(dst, saturate):
-    x = random_f32((8, 12), dst) * np.float32(300)
-    x[0, :4] = [np.inf, -np.inf, np.nan, -0.0]
-    x[1, :2] = [1e9, -1e9]
-    p = Program(NANO)
-    p.vector.tensor_copy(row(512, dst, 12), row(0, DType.FP32, 12), parts=8, saturate=saturate)
-    core = run(p, lambda c: put(c, 0, x))
-    got = get(core, 512, f"u{dtype_bytes(dst)}", (8, 12)).astype(np.uint32)
-    # equal types copy bits, and have nothing to saturate
-    want = x.view(np.uint32) if dst == DType.FP32 else cast.encode(dst, x, saturate=saturate)
-    assert np.array_equal(got, want)
-
-
-@pytest.mark.parametrize("src", [*FLOATS, *INTS, DType.E8M0], ids=lambda d: d.name)
-def test_tensor_copy_reads_every_type(src):
-    kind = f"u{dtype_bytes(src)}"
-    raw = np.random.default_rng([SEED, src]).integers(0, 1 << (8 * dtype_bytes(src)), (8, 20)).astype(kind)
-    p = Program(NANO)
-    ps = row(64, DType.BF16, 20, space=Space.PSUM)
-    p.vector.tensor_copy(ps, row(256, src, 20), parts=8)
-    core = run(p, lambda c: put(c, 256, raw))
-    got = get(core, 64, "u2", (8, 20), space=Space.PSUM)
-    values = cast.decode(src, raw.astype(np.uint32))
-    same = raw if src == DType.BF16 else cast.encode(DType.BF16, values, saturate=False)
-    assert np.array_equal(got.astype(np.uint32), same.astype(np.uint32))
-
-
-@pytest.mark.parametrize("dtype", list(DType), ids=lambda d: d.name)
-def test_equal_types_copy_bits(dtype):
-    size = dtype_bytes(dtype)
-    raw = np.random.default_rng([SEED, dtype]).integers(0, 256, (8, 16 * size)).astype(np.uint8)
-    p = Program(NANO)
-    p.vector.tensor_copy(row(1024, dtype, 16), row(0, dtype, 16), parts=8, saturate=True)
-    core = run(p, lambda c: put(c, 0, raw))
-    assert np.array_equal(core.sbuf[:, 1024 : 1024 + 16 * size], raw)
-
-
-def test_a17_strided_and_repeated_elements():
-    p = Program(NANO)
-    x = np.arange(128, dtype=np.uint8).reshape(8, 16)
-    two = AccessPattern(0, DType.UINT8, ((0, 1), (0, 1), (0, 1), (2, 8)))
-    p.vector.tensor_copy(row(100, DType.UINT8, 8), two, parts=8)
-    p.vector.tensor_copy(row(200, DType.UINT8, 8), row(3, DType.UINT8, 8, stride=0), parts=8)
-    p.vector.tensor_copy(row(300, DType.UINT8, 8), row(7, DType.UINT8, 8, stride=-1), parts=8)
-    p.vector.tensor_copy(row(400, DType.UINT8, 8, stride=0), row(0, DType.UINT8, 8), parts=8)
-    core = run(p, lambda c: put(c, 0, x))
-    assert np.array_equal(core.sbuf[:, 100:108], x[:, 0:16:2])
-    assert np.array_equal(core.sbuf[:, 200:208], np.repeat(x[:, 3:4], 8, axis=1))
-    assert np.array_equal(core.sbuf[:, 300:308], x[:, 7::-1])
-    # the last write to an address stays
-    assert np.array_equal(core.sbuf[:, 400:402], np.stack([x[:, 7], np.zeros(8, np.uint8)], axis=1))
-
-
-@pytest.mark.parametrize("op", list(AluOp), ids=lambda o: o.name)
-def test_tensor_tensor(op):
-    a, b = random_f32((6, 10), 1), random_f32((6, 10), 2)
-    a[0, :3], b[0, :3] = [np.nan, -0.0, np.inf], [1, 0.0, -np.inf]
-    p = Program(NANO)
-    p.vector.tensor_tensor(
-        row(512, DType.FP32, 10), row(0, DType.FP32, 10), row(128, DType.FP32, 10, part=2), op, parts=6
-    )
-
-    def prepare(core):
-        put(core, 0, a)
-        put(core, 128, b, part=2)
-
-    core = run(p, prepare)
-    got = get(core, 512, "u4", (8, 10))
-    assert np.array_equal(got[:6], fp.alu(op, a, b).view(np.uint32))
-    assert not got[6:].any()
-
-
-@pytest.mark.parametrize("op0", list(AluOp), ids=lambda o: o.name)
-@pytest.mark.parametrize("scalar", [False, True], ids=["immediate", "per-partition"])
-def test_tensor_scalar(op0, scalar):
-    x = random_f32((8, 9), op0)
-    bias = random_f32((8, 1), 77)
-    p = Program(NANO)
-    operand = row(640, DType.FP32, 1) if scalar else -1.25
-    p.vector.tensor_scalar(
-        row(1024, DType.BF16, 9), row(0, DType.FP32, 9), op0, operand, AluOp.MAX, 0.0, parts=8, saturate=True
-    )
-
-    def prepare(core):
-        put(core, 0, x)
-        put(core, 640, bias)
-
-    core = run(p, prepare)
-    first = fp.alu(op0, x, np.broadcast_to(bias if scalar else np.float32(-1.25), x.shape))
-    want = cast.encode(DType.BF16, fp.maximum(first, np.float32(0)), saturate=True)
-    assert np.array_equal(get(core, 1024, "u2", (8, 9)).astype(np.uint32), want)
-
-
-def test_empty_vector_access_does_nothing_and_completes_once():
-    p = Program(NANO)
-    done = p.semaphore("done")
-    nothing = AccessPattern(0, DType.FP32, ((1, 3), (1, 0)))
-    p.vector.tensor_copy(nothing, nothing, parts=8, update=done.add())
-    p.vector.tensor_tensor(nothing, nothing, nothing, AluOp.ADD, parts=8, update=done.add())
-    p.vector.tensor_scalar(nothing, nothing, AluOp.ADD, 1.0, parts=8, update=done.add())
-    core = run(p)
-    assert core.semaphores[done.index] == 3
-    assert not core.sbuf.any()
 
 
 # --- tensor ----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ def new_core(kind: type[Core] = Core) -> Core:
 
 def allowed_flags(opcode: Opcode) -> int:
     """Bits of `flags` that an opcode knows; all of the other five to seven are illegal, as every unused bit of an instruction."""
-    return int(Flag.SATURATE) | (int(Flag.SRC1_SCALAR) if opcode == Opcode.TENSOR_SCALAR else 0)
+    reverse = int(Flag.REVERSE0 | Flag.REVERSE1)
+    own = {Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse, Opcode.SCALAR_TENSOR_TENSOR: reverse}
+    return int(Flag.SATURATE) | own.get(opcode, 0)
 
 
 def execute(core: Core, word: bytes) -> Fault | None:
@@ -90,7 +92,8 @@ def used_aps(word: bytes) -> list[str]:
     raw = encoding.raw_fields(word)
     opcode = Opcode(raw["opcode"])
     scalar = opcode == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
-    return ["dst", "src0", "src1"] if scalar or opcode == Opcode.TENSOR_TENSOR else ["dst", "src0"]
+    pair = opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
+    return ["dst", "src0", "src1"] if scalar or pair else ["dst", "src0"]
 
 
 def range_faults(word: bytes) -> dict[tuple[int, int], int]:
@@ -192,7 +195,9 @@ def _apart(dst: AccessPattern, src: AccessPattern) -> bool:
 
 def random_instruction(size: int | None = None) -> bytes:
     """A legal instruction with all its accesses in range; sources apart from the destination, or exactly in place."""
-    opcode = random.choice([Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR])
+    opcode = random.choice(
+        [Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR]
+    )
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -208,7 +213,11 @@ def random_instruction(size: int | None = None) -> bytes:
     aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
     if opcode != Opcode.TENSOR_COPY:
         fields["op0"] = random.choice(list(AluOp))
-    if opcode == Opcode.TENSOR_TENSOR:
+    if opcode in (Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR):
+        fields["flags"] |= random.choice([0, 0, 1, 2, 3]) * int(Flag.REVERSE0)
+    if opcode == Opcode.SCALAR_TENSOR_TENSOR:
+        fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits()}
+    if opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR):
         same = in_place and random.random() < 0.3
         aps["src1"] = dst if same else _source(n, random.choice(READABLE), parts, dst)
     if opcode == Opcode.TENSOR_SCALAR:

@@ -85,8 +85,9 @@ class Front:
             same = encoding.raw_ap(word, "dst")["dtype"] == encoding.raw_ap(word, "src0")["dtype"]
             scalar = raw["opcode"] == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
             copy = raw["opcode"] == Opcode.TENSOR_COPY and same
-            want = copy << 1 | (raw["opcode"] == Opcode.TENSOR_TENSOR) << 2 | bool(scalar) << 3
-            assert flags & 14 == want
+            second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR
+            pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second
+            assert flags == 1 | copy << 1 | pair << 2 | second << 3 | bool(scalar) << 4
 
 
 async def _started(dut: Any) -> Front:

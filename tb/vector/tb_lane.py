@@ -44,8 +44,15 @@ async def random_operations(dut: Any) -> None:
         op0, op1 = random.choice(list(AluOp)), random.choice(list(AluOp))
         saturate, copy, c = random.getrandbits(1), int(random.random() < 0.1), fp32_bits()
         a, b = elements(a_type, LENGTH), elements(b_type, LENGTH)
-        result = fp.alu(op0, cast.decode(a_type, a), cast.decode(b_type, b))
-        result = fp.alu(op1, result, np.broadcast_to(value(c), result.shape))
+        reverse0, reverse1, second = (random.getrandbits(1) for _ in range(3))
+        if run % 5 == 0:  # equal operands, and ones of one magnitude
+            b_type, b = a_type, np.where(np.arange(LENGTH) % 2, a, a ^ (1 << (8 * dtype_bytes(a_type) - 1)))
+        operands = [cast.decode(b_type, b), np.broadcast_to(value(c), a.shape)]
+        result = cast.decode(a_type, a)
+        for op, operand, reverse in zip(
+            (op0, op1), operands[::-1] if second else operands, (reverse0, reverse1), strict=True
+        ):
+            result = fp.alu(op, operand, result) if reverse else fp.alu(op, result, operand)
         want = a if copy else cast.encode(o_type, result, saturate=bool(saturate))
         controls = {
             "a_dtype": a_type,
@@ -53,6 +60,9 @@ async def random_operations(dut: Any) -> None:
             "o_dtype": o_type,
             "op0": op0,
             "op1": op1,
+            "reverse0": reverse0,
+            "reverse1": reverse1,
+            "second": second,
             "saturate": saturate,
             "copy": copy,
             "c": c,

@@ -1,0 +1,168 @@
+"""Functional model: the vector and scalar engines' instructions."""
+
+import numpy as np
+import pytest
+
+from models import cast, fp, functions
+from models.access import AccessPattern, row
+from models.formats import FLOATS, INTS, DType, dtype_bytes
+from models.functions import ActFunc
+from models.isa import AluOp, Space
+from models.program import Program
+from tb.models.machines import NANO, SEED, get, put, random_f32, run
+
+
+@pytest.mark.parametrize("saturate", [False, True])
+@pytest.mark.parametrize("dst", [*FLOATS, *INTS], ids=lambda d: d.name)
+def test_tensor_copy_casts(dst, saturate):
+    x = random_f32((8, 12), dst) * np.float32(300)
+    x[0, :4] = [np.inf, -np.inf, np.nan, -0.0]
+    x[1, :2] = [1e9, -1e9]
+    p = Program(NANO)
+    p.vector.tensor_copy(row(512, dst, 12), row(0, DType.FP32, 12), parts=8, saturate=saturate)
+    core = run(p, lambda c: put(c, 0, x))
+    got = get(core, 512, f"u{dtype_bytes(dst)}", (8, 12)).astype(np.uint32)
+    # equal types copy bits, and have nothing to saturate
+    want = x.view(np.uint32) if dst == DType.FP32 else cast.encode(dst, x, saturate=saturate)
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("src", [*FLOATS, *INTS, DType.E8M0], ids=lambda d: d.name)
+def test_tensor_copy_reads_every_type(src):
+    kind = f"u{dtype_bytes(src)}"
+    raw = np.random.default_rng([SEED, src]).integers(0, 1 << (8 * dtype_bytes(src)), (8, 20)).astype(kind)
+    p = Program(NANO)
+    ps = row(64, DType.BF16, 20, space=Space.PSUM)
+    p.vector.tensor_copy(ps, row(256, src, 20), parts=8)
+    core = run(p, lambda c: put(c, 256, raw))
+    got = get(core, 64, "u2", (8, 20), space=Space.PSUM)
+    values = cast.decode(src, raw.astype(np.uint32))
+    same = raw if src == DType.BF16 else cast.encode(DType.BF16, values, saturate=False)
+    assert np.array_equal(got.astype(np.uint32), same.astype(np.uint32))
+
+
+@pytest.mark.parametrize("dtype", list(DType), ids=lambda d: d.name)
+def test_equal_types_copy_bits(dtype):
+    size = dtype_bytes(dtype)
+    raw = np.random.default_rng([SEED, dtype]).integers(0, 256, (8, 16 * size)).astype(np.uint8)
+    p = Program(NANO)
+    p.vector.tensor_copy(row(1024, dtype, 16), row(0, dtype, 16), parts=8, saturate=True)
+    core = run(p, lambda c: put(c, 0, raw))
+    assert np.array_equal(core.sbuf[:, 1024 : 1024 + 16 * size], raw)
+
+
+def test_a17_strided_and_repeated_elements():
+    p = Program(NANO)
+    x = np.arange(128, dtype=np.uint8).reshape(8, 16)
+    two = AccessPattern(0, DType.UINT8, ((0, 1), (0, 1), (0, 1), (2, 8)))
+    p.vector.tensor_copy(row(100, DType.UINT8, 8), two, parts=8)
+    p.vector.tensor_copy(row(200, DType.UINT8, 8), row(3, DType.UINT8, 8, stride=0), parts=8)
+    p.vector.tensor_copy(row(300, DType.UINT8, 8), row(7, DType.UINT8, 8, stride=-1), parts=8)
+    p.vector.tensor_copy(row(400, DType.UINT8, 8, stride=0), row(0, DType.UINT8, 8), parts=8)
+    core = run(p, lambda c: put(c, 0, x))
+    assert np.array_equal(core.sbuf[:, 100:108], x[:, 0:16:2])
+    assert np.array_equal(core.sbuf[:, 200:208], np.repeat(x[:, 3:4], 8, axis=1))
+    assert np.array_equal(core.sbuf[:, 300:308], x[:, 7::-1])
+    # the last write to an address stays
+    assert np.array_equal(core.sbuf[:, 400:402], np.stack([x[:, 7], np.zeros(8, np.uint8)], axis=1))
+
+
+@pytest.mark.parametrize("op", list(AluOp), ids=lambda o: o.name)
+def test_tensor_tensor(op):
+    a, b = random_f32((6, 10), 1), random_f32((6, 10), 2)
+    a[0, :3], b[0, :3] = [np.nan, -0.0, np.inf], [1, 0.0, -np.inf]
+    p = Program(NANO)
+    p.vector.tensor_tensor(
+        row(512, DType.FP32, 10), row(0, DType.FP32, 10), row(128, DType.FP32, 10, part=2), op, parts=6
+    )
+
+    def prepare(core):
+        put(core, 0, a)
+        put(core, 128, b, part=2)
+
+    core = run(p, prepare)
+    got = get(core, 512, "u4", (8, 10))
+    assert np.array_equal(got[:6], fp.alu(op, a, b).view(np.uint32))
+    assert not got[6:].any()
+
+
+@pytest.mark.parametrize("op0", list(AluOp), ids=lambda o: o.name)
+@pytest.mark.parametrize("scalar", [False, True], ids=["immediate", "per-partition"])
+def test_tensor_scalar(op0, scalar):
+    x = random_f32((8, 9), op0)
+    bias = random_f32((8, 1), 77)
+    p = Program(NANO)
+    operand = row(640, DType.FP32, 1) if scalar else -1.25
+    p.vector.tensor_scalar(
+        row(1024, DType.BF16, 9), row(0, DType.FP32, 9), op0, operand, AluOp.MAX, 0.0, parts=8, saturate=True
+    )
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 640, bias)
+
+    core = run(p, prepare)
+    first = fp.alu(op0, x, np.broadcast_to(bias if scalar else np.float32(-1.25), x.shape))
+    want = cast.encode(DType.BF16, fp.maximum(first, np.float32(0)), saturate=True)
+    assert np.array_equal(get(core, 1024, "u2", (8, 9)).astype(np.uint32), want)
+
+
+@pytest.mark.parametrize("reverse1", [False, True])
+@pytest.mark.parametrize("reverse0", [False, True])
+def test_scalar_tensor_tensor_and_reversed_operands(reverse0, reverse1):
+    x, y = random_f32((8, 9), 3), random_f32((8, 9), 4)
+    order = {"reverse0": reverse0, "reverse1": reverse1}
+    src = row(0, DType.FP32, 9)
+    p = Program(NANO)
+    p.vector.scalar_tensor_tensor(
+        row(1024, DType.FP32, 9), src, AluOp.SUB, 2.5, AluOp.IS_GT, row(128, DType.FP32, 9), parts=8, **order
+    )
+    p.vector.tensor_scalar(row(2048, DType.FP32, 9), src, AluOp.SUB, 2.5, AluOp.SUB, 0.75, parts=8, **order)
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 128, y)
+
+    core = run(p, prepare)
+    first = np.float32(2.5) - x if reverse0 else x - np.float32(2.5)
+    want = (y > first if reverse1 else first > y).astype(np.float32)
+    assert np.array_equal(get(core, 1024, "f4", (8, 9)), want)
+    want = np.float32(0.75) - first if reverse1 else first - np.float32(0.75)
+    assert np.array_equal(get(core, 2048, "f4", (8, 9)), want)
+
+
+def test_activate():
+    x, bias = random_f32((8, 9), 5), random_f32((8, 1), 6)
+    p = Program(NANO)
+    p.scalar.activate(
+        row(1024, DType.FP16, 9),
+        row(0, DType.FP32, 9),
+        ActFunc.SILU,
+        parts=8,
+        scale=0.5,
+        bias=row(128, DType.FP32, 1),
+    )
+    p.scalar.activate(row(2048, DType.FP32, 9), row(0, DType.FP32, 9), ActFunc.RSQRT, parts=7)
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 128, bias)
+
+    core = run(p, prepare)
+    want = functions.activate(ActFunc.SILU, x, np.float32(0.5), bias)
+    assert np.array_equal(get(core, 1024, "u2", (8, 9)), cast.encode(DType.FP16, want, saturate=False))
+    got = get(core, 2048, "u4", (8, 9))
+    assert np.array_equal(got[:7], functions.evaluate(ActFunc.RSQRT, x[:7]).view(np.uint32))
+    assert not got[7].any()
+
+
+def test_empty_vector_access_does_nothing_and_completes_once():
+    p = Program(NANO)
+    done = p.semaphore("done")
+    nothing = AccessPattern(0, DType.FP32, ((1, 3), (1, 0)))
+    p.vector.tensor_copy(nothing, nothing, parts=8, update=done.add())
+    p.vector.tensor_tensor(nothing, nothing, nothing, AluOp.ADD, parts=8, update=done.add())
+    p.vector.tensor_scalar(nothing, nothing, AluOp.ADD, 1.0, parts=8, update=done.add())
+    core = run(p)
+    assert core.semaphores[done.index] == 3
+    assert not core.sbuf.any()
