@@ -92,14 +92,27 @@ struct Chip {
 
     void reset() {
         top->rst = 1;
+        changed = true;
         top->clk = 0;
         top->s_axil___05Fawvalid = top->s_axil___05Fwvalid = top->s_axil___05Farvalid = 0;
         top->s_axil___05Fbready = top->s_axil___05Frready = 0;
         for (unsigned c = 0; c < CHANNELS; c++) channels[c] = Channel{};
         for (int i = 0; i < 4; i++) step();
         top->rst = 0;
+        changed = true;
         cycles = 0;
         beats_read = beats_written = 0;
+    }
+
+    // Inputs differ from those of the last evaluation.
+    bool changed = true;
+
+    template <typename T, typename V>
+    void put(T &input, V value) {
+        if (input != T(value)) {
+            input = T(value);
+            changed = true;
+        }
     }
 
     void drive(unsigned c) {
@@ -107,27 +120,28 @@ struct Chip {
         Ports &p = ports[c];
         ch.read_credit = ch.read_credit < 1024 ? ch.read_credit + options.beats_per_1024 : ch.read_credit;
         ch.write_credit = ch.write_credit < 1024 ? ch.write_credit + options.beats_per_1024 : ch.write_credit;
-        *p.arready = ch.reads.size() < 16 && !pause();
-        *p.awready = ch.writes.size() < 16 && !pause();
-        *p.wready = ch.write_credit >= 1024 && !pause();
+        put(*p.arready, ch.reads.size() < 16 && !pause());
+        put(*p.awready, ch.writes.size() < 16 && !pause());
+        put(*p.wready, ch.write_credit >= 1024 && !pause());
         bool r = !ch.reads.empty() && ch.reads.front().ready_at <= cycles && ch.read_credit >= 1024;
         ch.r_held = ch.r_held || (r && !pause());
-        *p.rvalid = ch.r_held;
+        put(*p.rvalid, ch.r_held);
         if (ch.r_held) {
             const Read &read = ch.reads.front();
             uint64_t at = global(c, read.addr & ~uint64_t(BEAT - 1));
             bool bad = at + BEAT > MEMORY_BYTES;
-            *p.rid = read.id;
-            *p.rlast = read.beats == 1;
-            *p.rresp = bad ? DECERR : OKAY;
+            put(*p.rid, read.id);
+            put(*p.rlast, read.beats == 1);
+            put(*p.rresp, bad ? DECERR : OKAY);
             if (bad) memset(p.rdata, 0, BEAT);
             else memcpy(p.rdata, memory + at, BEAT);
+            changed = true;
         }
         ch.b_held = ch.b_held || (!ch.responses.empty() && ch.responses.front().ready_at <= cycles && !pause());
-        *p.bvalid = ch.b_held;
+        put(*p.bvalid, ch.b_held);
         if (ch.b_held) {
-            *p.bid = ch.responses.front().id;
-            *p.bresp = ch.responses.front().bad ? DECERR : OKAY;
+            put(*p.bid, ch.responses.front().id);
+            put(*p.bresp, ch.responses.front().bad ? DECERR : OKAY);
         }
     }
 
@@ -190,7 +204,9 @@ struct Chip {
 
     void step() {
         for (unsigned c = 0; c < CHANNELS; c++) drive(c);
-        top->eval();
+        // The evaluation of the last clock edge has seen all inputs that have not changed since.
+        if (changed) top->eval();
+        changed = false;
         if (!top->rst)
             for (unsigned c = 0; c < CHANNELS; c++) sample(c);
         aw_taken = top->s_axil___05Fawvalid && top->s_axil___05Fawready;
@@ -216,11 +232,13 @@ struct Chip {
         top->s_axil___05Fawvalid = top->s_axil___05Fwvalid = 1;
         top->s_axil___05Fbready = 1;
         for (int i = 0; i < 10000; i++) {
+            changed = true;
             step();
             if (aw_taken) top->s_axil___05Fawvalid = 0;
             if (w_taken) top->s_axil___05Fwvalid = 0;
             if (b_taken) {
                 top->s_axil___05Fbready = 0;
+                changed = true;
                 return bresp;
             }
         }
@@ -232,10 +250,12 @@ struct Chip {
         top->s_axil___05Farvalid = 1;
         top->s_axil___05Frready = 1;
         for (int i = 0; i < 10000; i++) {
+            changed = true;
             step();
             if (ar_taken) top->s_axil___05Farvalid = 0;
             if (r_taken) {
                 top->s_axil___05Frready = 0;
+                changed = true;
                 *value = rdata;
                 return rresp;
             }
