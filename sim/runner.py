@@ -14,7 +14,7 @@ from rtl.tiles import module_name
 from sim import tools
 from sim.emit import emit_tile, write_files, write_if_changed
 from sim.locks import exclusive
-from sim.verilator_control import control_file
+from sim.verilator_control import SHARE_CODE, control_file
 
 BUILD_ROOT = Path(__file__).parent.parent / "build" / "tb"
 SEED_VARIABLE = "TESELA_SEED"
@@ -30,6 +30,7 @@ VERILATOR_ARGS = [
     "fast",
     "--output-split",
     "20000",
+    *SHARE_CODE,
 ]
 
 

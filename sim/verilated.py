@@ -16,7 +16,7 @@ from sim.emit import write_files
 from sim.locks import exclusive
 from sim.netlist import write_netlist
 from sim.tools import SimulationError
-from sim.verilator_control import compiled_once, control_file, on_either_edge
+from sim.verilator_control import SHARE_CODE, compiled_once, control_file, on_either_edge
 
 NATIVE = Path(__file__).parent / "native" / "chip.cpp"
 MANY_PES = 256
@@ -69,18 +69,19 @@ def _run(command: list[str], env: dict[str, str], log: Path, what: str) -> None:
 
 
 def threads(config: ChipConfig) -> int:
-    """Threads that a chip is worth: two for more than one core's PEs, where the machine has two processors."""
-    worth = config.cores * config.partitions**2 > MANY_PES
-    return 2 if worth and (os.cpu_count() or 1) > 1 else 1
+    """Threads that a chip is worth: two for more than one core, where this process may use two processors."""
+    worth = config.cores > 1 and config.cores * config.partitions**2 > MANY_PES
+    return 2 if worth and len(os.sched_getaffinity(0)) > 1 else 1
 
 
 def _options(threads: int, *, hierarchical: bool) -> list[str]:
     options = "--cc -O3 --x-assign fast --x-initial fast --noassert -Wno-fatal -Wno-lint -Wno-style --prefix Vchip --top-module chip"
     options += f" --output-split 20000 --build -j 2 --threads {threads}"
+    # What runs once, to set a chip up, is not worth the compiler's time.
+    options += " -MAKEFLAGS OPT_FAST=-O2 -MAKEFLAGS OPT_SLOW=-O0"
     # Nothing in the library is meant to be replaced from outside: calls within it are direct ones.
     for flag in (
         "-fPIC",
-        "-O2",
         "-fvisibility=hidden",
         "-fno-semantic-interposition",
         "-fcf-protection=none",
@@ -90,7 +91,7 @@ def _options(threads: int, *, hierarchical: bool) -> list[str]:
     if hierarchical:
         # Blocks share nothing, so two threads may be in two of them.
         options += " --hierarchical --threads-dpi all"
-    return options.split()
+    return [*options.split(), *SHARE_CODE]
 
 
 def build(config: ChipConfig) -> Path:

@@ -11,7 +11,7 @@ from sim.verilator_control import (
     on_either_edge,
 )
 
-LEAF = "module processing_element_1(clk);\nendmodule\n"
+LEAF = "module processing_element_1(clk);\n  input clk;\n  input [6:0] left;\n  input valid;\n  output [6:0] left_out;\nendmodule\n"
 
 
 def _parent(name: str, child: str, count: int) -> str:
@@ -35,6 +35,8 @@ def test_counts_multiply():
         "`verilator_config",
         'hier_block -module "row_1"',
         'no_inline -module "processing_element_1"',
+        'public_flat_rd -module "processing_element_1" -var "left"',
+        'public_flat_rd -module "processing_element_1" -var "valid"',
         'public_flat_rw -module "top" -var "*"',
     ]
 
@@ -52,7 +54,7 @@ def test_compiled_once_when_there_are_two():
         "array_group_0123abcd": LEAF.replace("processing_element_1", "array_group_0123abcd"),
         "core_registers_0123abcd": LEAF.replace("processing_element_1", "core_registers_0123abcd"),
     }
-    assert compiled_once(modules, "chip") == ["core_0123abcd", "array_group_0123abcd"]
+    assert compiled_once(modules, "chip") == ["core_0123abcd"]
     modules["chip"] = _parent("chip", "core_0123abcd", 1)
     assert compiled_once(modules, "chip") == []
 
