@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module
+from amaranth import Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,6 +11,7 @@ from models.isa import Engine
 from rtl.control.unit import ControlUnit
 from rtl.dma.engine import DmaEngine
 from rtl.interfaces import BurstReadSignature, BurstWriteSignature, CoreControlSignature
+from rtl.lib.register_slice import RegisterSlice, SliceConfig
 from rtl.memory.psum import Psum
 from rtl.memory.sbuf import TENSOR_PORTS, Sbuf
 from rtl.scalar.engine import ScalarEngine
@@ -27,7 +28,7 @@ WRITERS = 1
 class Core(wiring.Component):
     """Members
     -------
-    control: host side of the core's registers. read0 ..., write0 ...: to the memory channels.
+    control: host side of the core's registers. read0 ..., write0 ...: to the memory channels, through register slices (a cycle each way).
     core_index, chip_id: the core's and the chip's numbers in addresses.
     """
 
@@ -57,10 +58,13 @@ class Core(wiring.Component):
         control, tensor, vector, scalar, dma, sbuf, psum = placed.values()
 
         connect(m, control.control, flipped(self.control))
-        for e in Engine:
-            connect(m, getattr(control, f"fetch{e.value}"), flipped(getattr(self, f"read{e.value}")))
-        connect(m, dma.read, flipped(getattr(self, f"read{len(Engine)}")))
-        connect(m, dma.write, flipped(self.write0))
+        for i, port in enumerate([*(getattr(control, f"fetch{e.value}") for e in Engine), dma.read]):
+            outside = getattr(self, f"read{i}")
+            self._slice(m, f"read{i}_req", port.req, outside.req)
+            self._slice(m, f"read{i}_rsp", outside.rsp, port.rsp)
+        for name in ("req", "data"):
+            self._slice(m, f"write0_{name}", getattr(dma.write, name), getattr(self.write0, name))
+        self._slice(m, "write0_done", self.write0.done, dma.write.done)
         for name in ("tensor", "vector", "scalar", "dma"):
             connect(m, getattr(control, name), placed[name].ctl)
 
@@ -82,3 +86,17 @@ class Core(wiring.Component):
             dma.core_index.eq(self.core_index),
         ]
         return m
+
+    def _slice(self, m: Module, name: str, source: Any, target: Any) -> None:
+        """Registers between a stream inside the core and one outside: wires across the chip start and end in them."""
+        width = Value.cast(source.payload).shape().width
+        part = self.tiles.place(RegisterSlice, SliceConfig(width=width))
+        m.submodules[name] = part
+        m.d.comb += [
+            part.i.valid.eq(source.valid),
+            part.i.payload.eq(source.payload),
+            source.ready.eq(part.i.ready),
+            target.valid.eq(part.o.valid),
+            Value.cast(target.payload).eq(part.o.payload),
+            part.o.ready.eq(target.ready),
+        ]

@@ -20,11 +20,13 @@ from sim import probe
 from sim.main_job import run_digits
 from sim.run import run_image
 from sim.verilated import VerilatedChip
-from sim.workloads import gemm
+from sim.workloads import digits, gemm, mlp
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "bench.json"
 SEED = 7
+REPEATS = 8
+"""Runs of which the fastest counts: what else the machine does only ever slows one down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,17 @@ def netlist_figures() -> list[Figure]:
     ]
 
 
+def gemm_operands(dtype: DType) -> tuple[gemm.Operand, gemm.Operand]:
+    """Those of a 16 x 512 x 512 GEMM on mini, the same in every run."""
+    rng = np.random.default_rng(SEED)
+    a, b = (gemm.operand(dtype, rng.standard_normal((512, columns))) for columns in (16, 512))
+    return a, b
+
+
 def gemm_cycles(dtype: DType) -> tuple[int, int]:
     """(cycles that the tensor engine was busy, columns) of a 16 x 512 x 512 GEMM on mini, operands in SBUF; result checked."""
     cfg = configs.find("mini")
-    rng = np.random.default_rng(SEED)
-    a, b = (gemm.operand(dtype, rng.standard_normal((512, columns))) for columns in (16, 512))
+    a, b = gemm_operands(dtype)
     job = gemm.build(cfg, a, b)
     done = run_image(cfg, job.image)
     want = gemm.golden(a, b, cfg)
@@ -98,30 +106,37 @@ def gemm_figures() -> list[Figure]:
 
 
 def speed_figures() -> list[Figure]:
-    """Cycles per second of the Verilated mini chip in process, idle clocking aside, and against the same chip under cocotb."""
+    """Cycles per second of the Verilated mini chip in process, with nothing to do and at the main job, and of the same job under cocotb."""
     cfg = configs.find("mini")
     with VerilatedChip(cfg) as chip:
         chip.step(200)
         best = 0.0
-        for _ in range(3):
+        for _ in range(REPEATS):
             start = time.perf_counter()
             chip.step(20_000)
             best = max(best, 20_000 / (time.perf_counter() - start))
-    cocotb = probe.cocotb_cycles_per_second(cfg)
+    data = mlp.digits()
+    image = digits.build(cfg, mlp.trained(data), data.x, "mxfp8").image
+    runs = [run_image(cfg, image) for _ in range(REPEATS)]
+    cocotb = max((probe.run_under_cocotb(cfg, image) for _ in range(3)), key=lambda p: p.rate)
+    if cocotb.outputs != b"".join(data for _, data in runs[0].outputs.segments):
+        raise RuntimeError("the digits job's outputs under cocotb are not those of the chip in process")
+    rate = max(run.cycles / run.seconds for run in runs)
     return [
         at_least("mini in process", best, "cycles/s", 20_000),
-        at_least("mini in process / under cocotb", best / cocotb, "", 5),
+        at_least("mini in process, at the digits job", rate, "cycles/s", 20_000),
+        Figure("  the same under cocotb, memories of cocotbext-axi", cocotb.rate, "cycles/s", "-", True),
+        at_least("  in process / under cocotb", rate / cocotb.rate, "", 5),
     ]
 
 
 def digits_figures(console: Console) -> list[Figure]:
-    """The main job, warm: wall time, speed while it runs, accuracy."""
+    """The main job, warm: wall time, accuracy, and whether it is right."""
     start = time.perf_counter()
     outcome = run_digits(configs.find("mini"), "mxfp8", "verilator", None, console)
     seconds = time.perf_counter() - start
     return [
         at_most("make sim, repeated: wall time", seconds, "s", 40),
-        at_least("mini running digits", outcome.cycles_per_second, "cycles/s", 20_000),
         at_least("digits accuracy, mxfp8", 100 * outcome.accuracy, "%", 95),
         at_most("digits output words that differ", outcome.wrong_words, "", 0),
     ]

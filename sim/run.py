@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from models import registers
 from models.config import ChipConfig
 from models.image import Image, check_fits
-from models.isa import Engine, ErrorCode
+from models.isa import Engine, ErrorCode, memory_address
 from models.machine import ErrorRecord
 from sim import icarus
 from sim.verilated import VerilatedChip
@@ -66,7 +66,7 @@ def start_writes(image: Image, watchdog: int) -> list[tuple[int, int]]:
     cores = sorted({core for core, _, _ in image.entries})
     writes = [(registers.core_register(core, "WATCHDOG"), watchdog) for core in cores]
     for core, engine, address in image.entries:
-        full = address | 0xFFFF << 48 | 1 << 40
+        full = memory_address(address)
         writes.append((registers.core_register(core, f"PROGRAM_LO_{engine.name}"), full & 0xFFFFFFFF))
         writes.append((registers.core_register(core, f"PROGRAM_HI_{engine.name}"), full >> 32))
     for core in cores:
