@@ -5,20 +5,23 @@
       MATMUL parts=16 cols=16 flags=1 dst=psum:0:fp32:0[1x512] src0=sbuf:0x40:bf16:0[1x512] wait=3>=2 update=4+1
 
 An access pattern is `space:addr:dtype:part[stride x count, ...]`, outermost dimension first. `wait=S>=V`; `update=S+V`, `S-V` or
-`S:=V`. `#` starts a comment.
+`S:=V`. `dyn_src0=R` adds register R to src0's address. A BRANCH's `target` is a label of its stream or an index. `#` starts a comment.
 """
 
+import enum
 import re
 
 from models import isa
 from models.access import AccessPattern
 from models.encoding import EncodingError, Instruction, decode, encode
 from models.formats import dtype_by_name
-from models.isa import INSTR_BYTES, AluOp, Engine, Opcode, Space, UpdateMode, WaitMode
+from models.isa import INSTR_BYTES, AluOp, Cond, Engine, Opcode, RegOp, Space, UpdateMode, WaitMode
 
 _UPDATE_SIGN = {UpdateMode.ADD: "+", UpdateMode.SUB: "-", UpdateMode.SET: ":="}
 _AP = re.compile(r"(?P<space>\w+):(?P<addr>\w+):(?P<dtype>\w+):(?P<part>\w+)\[(?P<dims>[^\]]*)\]")
 _HEX = ("src", "dst", "imm0", "imm1")
+_NAMED: dict[str, type[enum.IntEnum]] = {"op0": AluOp, "op1": AluOp, "reg_op": RegOp, "cond": Cond}
+_DYNAMIC = ("dyn_dst", "dyn_src0", "dyn_src1")
 
 
 class AssemblyError(ValueError):
@@ -40,9 +43,11 @@ def format_instruction(instr: Instruction) -> str:
     out = [instr.opcode.name]
     for name in isa.OPS[instr.opcode].fields:
         if name in f:
-            value = AluOp(f[name]).name.lower() if name in ("op0", "op1") and f[name] in list(AluOp) else None
+            names = _NAMED.get(name)
+            value = names(f[name]).name.lower() if names and f[name] in list(names) else None
             out.append(f"{name}={value or (hex(f[name]) if name in _HEX else f[name])}")
     out += [f"{name}={format_ap(ap)}" for name, ap in instr.aps.items()]
+    out += [f"{name}={f[name]}" for name in _DYNAMIC if name in f]
     if f.get("wait_mode"):
         out.append(f"wait={f.get('wait_sem', 0)}>={f.get('wait_value', 0)}")
     if f.get("update_mode"):
@@ -103,8 +108,8 @@ def _parse_sync(key: str, value: str, fields: dict[str, int]) -> None:
     )
 
 
-def parse_instruction(line: str) -> Instruction:
-    """An instruction from one line. Raises ValueError."""
+def parse_instruction(line: str, labels: dict[str, int] | None = None) -> Instruction:
+    """An instruction from one line; `labels` are what a branch's target may name. Raises ValueError."""
     name, *items = line.split()
     try:
         opcode = Opcode[name.upper()]
@@ -122,13 +127,20 @@ def parse_instruction(line: str) -> Instruction:
             _parse_sync(key, value, fields)
         elif key in isa.OPS[opcode].aps:
             aps[key] = parse_ap(value)
-        elif key in ("op0", "op1") and value.upper() in AluOp.__members__:
-            fields[key] = int(AluOp[value.upper()])
+        elif key in _NAMED and value.upper() in _NAMED[key].__members__:
+            fields[key] = int(_NAMED[key][value.upper()])
+        elif key == "target" and value in (labels or {}):
+            fields[key] = (labels or {})[value]
         else:
             try:
                 fields[key] = int(value, 0)
             except ValueError:
-                raise ValueError(f"{key} must be a number, not {value!r}") from None
+                known = (
+                    f" or one of the labels {', '.join(labels) or '(none)'}"
+                    if labels is not None and key == "target"
+                    else ""
+                )
+                raise ValueError(f"{key} must be a number{known}, not {value!r}") from None
     instr = Instruction(
         opcode, {k: v for k, v in fields.items() if v}, {n: aps[n] for n in isa.OPS[opcode].aps if n in aps}
     )
@@ -138,7 +150,7 @@ def parse_instruction(line: str) -> Instruction:
 
 def assemble(text: str) -> tuple[dict[Engine, bytes], dict[Engine, dict[str, int]]]:
     """Streams and labels of an assembly text. Raises AssemblyError with the line's number."""
-    words: dict[Engine, bytearray] = {}
+    lines: dict[Engine, list[tuple[int, str]]] = {}
     labels: dict[Engine, dict[str, int]] = {}
     engine: Engine | None = None
     for number, raw in enumerate(text.splitlines(), 1):
@@ -153,21 +165,31 @@ def assemble(text: str) -> tuple[dict[Engine, bytes], dict[Engine, dict[str, int
                         f".engine must be one of {', '.join(e.name.lower() for e in Engine)}, not {name!r}"
                     )
                 engine = Engine[name.upper()]
-                words.setdefault(engine, bytearray())
+                lines.setdefault(engine, [])
                 labels.setdefault(engine, {})
             elif engine is None:
                 raise ValueError("an .engine line must come first")
             elif re.fullmatch(r"[A-Za-z_]\w*:", line):
                 if line[:-1] in labels[engine]:
                     raise ValueError(f"label {line[:-1]!r} is defined twice")
-                labels[engine][line[:-1]] = len(words[engine]) // INSTR_BYTES
+                labels[engine][line[:-1]] = len(lines[engine])
             else:
-                instr = parse_instruction(line)
-                if engine not in isa.OPS[instr.opcode].engines:
-                    raise ValueError(
-                        f"{instr.opcode.name} is not an instruction of the {engine.name.lower()} engine"
-                    )
-                words[engine] += encode(instr)
+                lines[engine].append((number, line))
         except ValueError as e:
             raise AssemblyError(f"line {number}: {e}") from None
-    return {e: bytes(w) for e, w in words.items()}, labels
+    return {e: _words(e, body, labels[e]) for e, body in lines.items()}, labels
+
+
+def _words(engine: Engine, body: list[tuple[int, str]], labels: dict[str, int]) -> bytes:
+    words = bytearray()
+    for number, line in body:
+        try:
+            instr = parse_instruction(line, labels)
+            if engine not in isa.OPS[instr.opcode].engines:
+                raise ValueError(
+                    f"{instr.opcode.name} is not an instruction of the {engine.name.lower()} engine"
+                )
+            words += encode(instr)
+        except ValueError as e:
+            raise AssemblyError(f"line {number}: {e}") from None
+    return bytes(words)

@@ -8,7 +8,7 @@ from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Field, Opcode, Space
 
-_PLAIN: dict[str, Field] = {f.name: f for f in (*isa.HEADER, *isa.SMALL, *isa.DMA_FIELDS)}
+_PLAIN: dict[str, Field] = {f.name: f for f in isa.FIELDS}
 
 
 class EncodingError(ValueError):

@@ -65,6 +65,40 @@ class AluOp(enum.IntEnum):
     LOGICAL_XOR = 15
 
 
+REGISTERS = 16
+"""Registers of a sequencer, 32 bits each. Register 0 is always 0."""
+
+
+class RegOp(enum.IntEnum):
+    """Integer operations on 32-bit registers: modulo 2^32; shifts by the low five bits of b; MIN and MAX signed."""
+
+    MOVE = 0
+    """b alone."""
+    ADD = 1
+    SUB = 2
+    MUL = 3
+    AND = 4
+    OR = 5
+    XOR = 6
+    SHL = 7
+    SHR = 8
+    SRA = 9
+    MIN = 10
+    MAX = 11
+
+
+class Cond(enum.IntEnum):
+    """When a BRANCH is taken: a compared with b, signed, or unsigned (U)."""
+
+    ALWAYS = 0
+    EQ = 1
+    NE = 2
+    LT = 3
+    GE = 4
+    LTU = 5
+    GEU = 6
+
+
 class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
@@ -97,7 +131,7 @@ class ErrorCode(enum.IntEnum):
     FETCH_ERROR = 7
     """An instruction could not be fetched: address beyond memory, misaligned, or an AXI error response."""
     WATCHDOG = 8
-    """Nothing in the core made progress for WATCHDOG cycles while this engine waited for a semaphore."""
+    """Nothing in the core made progress for WATCHDOG cycles while this engine waited for a semaphore, or ran in a loop that issues nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +153,9 @@ HEADER = (
     Field("wait_value", 4, 4, True, doc="threshold"),
     Field("update_value", 8, 4, True, doc="operand of the update"),
     Field("update_sem", 12, 1, doc="semaphore to update"),
+    Field("dyn_dst", 13, 1, doc="register added to the address of dst; 0: none"),
+    Field("dyn_src0", 14, 1, doc="register added to the address of src0 (DMA: src)"),
+    Field("dyn_src1", 15, 1, doc="register added to the address of src1"),
 )
 
 SMALL = (
@@ -143,6 +180,17 @@ DMA_FIELDS = (
     Field("src_stride", 40, 8, True, doc="bytes from one source row to the next"),
     Field("dst", 48, 8, doc="64-bit address of the first destination byte"),
     Field("dst_stride", 56, 8, True, doc="bytes from one destination row to the next"),
+)
+
+CONTROL_FIELDS = (
+    Field("reg_op", 16, 1, doc="REGISTER: the operation (RegOp)"),
+    Field("cond", 16, 1, doc="BRANCH: the condition (Cond)"),
+    Field("rd", 17, 1, doc="register that the result goes to, from 1"),
+    Field("ra", 18, 1, doc="register a"),
+    Field("rb", 19, 1, doc="register b, unless use_imm"),
+    Field("use_imm", 20, 1, doc="1: b is imm"),
+    Field("imm", 24, 4, True, doc="b as a number"),
+    Field("target", 28, 4, doc="index in the stream of the instruction to go on with"),
 )
 
 AP_BYTES = 32
@@ -180,6 +228,8 @@ class Opcode(enum.IntEnum):
 
     NOP = 0x01
     HALT = 0x02
+    REGISTER = 0x03
+    BRANCH = 0x04
     DMA = 0x10
     LOAD_STATIONARY = 0x20
     MATMUL = 0x21
@@ -204,6 +254,18 @@ ALL = frozenset(Engine)
 OPS: dict[Opcode, OpInfo] = {
     Opcode.NOP: OpInfo(ALL, (), (), "does nothing; waits and updates as any instruction"),
     Opcode.HALT: OpInfo(ALL, (), (), "ends the stream, after everything before it on this engine is done"),
+    Opcode.REGISTER: OpInfo(
+        ALL,
+        ("reg_op", "rd", "ra", "rb", "use_imm", "imm"),
+        (),
+        "rd = a reg_op b, b = rb or imm; MOVE: ra is 0",
+    ),
+    Opcode.BRANCH: OpInfo(
+        ALL,
+        ("cond", "ra", "rb", "use_imm", "imm", "target"),
+        (),
+        "goes on at `target` when a cond b, b = rb or imm; otherwise with the next instruction",
+    ),
     Opcode.DMA: OpInfo(
         ALL,
         tuple(f.name for f in DMA_FIELDS),
@@ -253,6 +315,16 @@ OPS: dict[Opcode, OpInfo] = {
         "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1, or one FP32 word a partition from src1 with flag SRC1_SCALAR",
     ),
 }
+
+FIELDS = (*HEADER, *SMALL, *DMA_FIELDS, *CONTROL_FIELDS)
+"""All fields outside access patterns."""
+CONTROL = (Opcode.NOP, Opcode.HALT, Opcode.REGISTER, Opcode.BRANCH)
+"""What a sequencer does by itself."""
+
+
+def dynamic_operands(opcode: Opcode) -> tuple[str, ...]:
+    """Operands of `opcode` whose address a register may be added to, of dst, src0 and src1."""
+    return ("dst", "src0") if opcode == Opcode.DMA else OPS[opcode].aps
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------

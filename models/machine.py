@@ -10,13 +10,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from models import array, cast, encoding, fp, functions, isa
+from models import array, cast, encoding, flow, fp, functions, isa
 from models.access import AccessPattern
 from models.config import ChipConfig
 from models.formats import FLOATS, INTS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
 from models.functions import ActFunc
 from models.image import Image, check_fits
-from models.isa import INSTR_BYTES, AluOp, Engine, ErrorCode, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.isa import (
+    CONTROL,
+    INSTR_BYTES,
+    AluOp,
+    Engine,
+    ErrorCode,
+    Flag,
+    Opcode,
+    Space,
+    UpdateMode,
+    WaitMode,
+)
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -29,6 +40,11 @@ VECTOR_OPS = {
     Opcode.SCALAR_TENSOR_TENSOR: int(Flag.SATURATE | Flag.REVERSE0 | Flag.REVERSE1),
 }
 """The vector engine's own opcodes, and the flags that each may have."""
+
+TURN = 10_000
+"""Instructions that an engine may run before the others get their turn."""
+SPIN_LIMIT = 200_000
+"""Instructions in a row that only a sequencer sees, after which a core counts as hung."""
 
 
 class Fault(Exception):  # noqa: N818 - the field's word for it
@@ -61,6 +77,7 @@ class EngineState:
     base: int = 0
     index: int = 0
     running: bool = False
+    registers: list[int] = field(default_factory=lambda: [0] * isa.REGISTERS)
 
 
 @dataclass(slots=True)
@@ -94,6 +111,8 @@ class Core:
         self.stationary: Stationary | None = None
         self.error: ErrorRecord | None = None
         self.counters = Counters()
+        self.spinning = 0
+        """Instructions that only sequencers saw, since the last one that did something."""
 
     # --- control ---------------------------------------------------------------------------------------------
     def step(self, engine: Engine) -> bool:
@@ -104,16 +123,24 @@ class Core:
         try:
             word = self._fetch(state)
             raw = encoding.raw_fields(word)
-            opcode = self._decode(engine, word, raw)
+            opcode = self._decode(engine, raw)
             if raw["wait_mode"] == WaitMode.GE and self.semaphores[raw["wait_sem"]] < raw["wait_value"]:
                 return False
-            self._execute(opcode, word, raw)
+            jump = None
+            if opcode in CONTROL:
+                jump = flow.control(opcode, raw, state.registers)
+            else:
+                self._execute(opcode, *flow.indexed(opcode, word, raw, state.registers))
+        except flow.FieldError:
+            self.error = ErrorRecord(ErrorCode.ILLEGAL_FIELD, engine, state.index, 0)
+            return True
         except Fault as f:
             self.error = ErrorRecord(f.code, engine, state.index, f.addr)
             return True
         self._update(raw)
         self.counters.instructions[engine] += 1
-        state.index += 1
+        state.index = state.index + 1 if jump is None else jump
+        self.spinning = self.spinning + 1 if opcode in CONTROL else 0
         if opcode == Opcode.HALT:
             state.running = False
         return True
@@ -124,15 +151,12 @@ class Core:
             raise Fault(ErrorCode.FETCH_ERROR, isa.memory_address(address))
         return self.chip.memory[address : address + INSTR_BYTES].tobytes()
 
-    def _decode(self, engine: Engine, word: bytes, raw: dict[str, int]) -> Opcode:
+    def _decode(self, engine: Engine, raw: dict[str, int]) -> Opcode:
         if raw["opcode"] not in list(Opcode) or engine not in isa.OPS[Opcode(raw["opcode"])].engines:
             raise Fault(ErrorCode.ILLEGAL_OPCODE)
         count = len(self.semaphores)
-        _field(
-            raw["wait_mode"] in list(WaitMode)
-            and raw["update_mode"] in list(UpdateMode)
-            and not any(word[13:16])
-        )
+        _field(raw["wait_mode"] in list(WaitMode) and raw["update_mode"] in list(UpdateMode))
+        flow.check(Opcode(raw["opcode"]), raw)
         _field(raw["wait_mode"] == WaitMode.NONE or raw["wait_sem"] < count)
         _field(raw["update_mode"] == UpdateMode.NONE or raw["update_sem"] < count)
         return Opcode(raw["opcode"])
@@ -413,8 +437,11 @@ class Machine:
             moved = False
             for core in self.cores:
                 for engine in Engine:
-                    while core.step(engine):
-                        moved = True
+                    # a loop that waits for nothing must not keep the other engines from their turn
+                    for _ in range(TURN):
+                        if not core.step(engine):
+                            break
+                        moved = core.spinning < SPIN_LIMIT
             if not moved:
                 break
         for core in self.cores:

@@ -14,15 +14,13 @@ import numpy as np
 
 from models import isa
 from models.access import AccessPattern
+from models.checks import Checker, ProgramError
 from models.config import ChipConfig
+from models.control_flow import ControlFlow, Register
 from models.encoding import Instruction, encode
-from models.formats import FLOATS, INTS, MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.formats import MAC_CLASSES, DType
 from models.functions import ActFunc
 from models.isa import AluOp, Engine, Flag, Opcode, Space, UpdateMode, WaitMode
-
-
-class ProgramError(ValueError):
-    """An instruction that the hardware would refuse; the text names engine, index, operand, value and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,102 +69,15 @@ def fp32_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-class Checker:
-    """The rules that the engines enforce, so that a program is refused before it runs."""
-
-    def __init__(self, config: ChipConfig):
-        self.config = config
-
-    def parts(self, key: str, value: int) -> None:
-        """A number of partitions or columns."""
-        if not 1 <= value <= self.config.partitions:
-            raise ValueError(f"{key} must be from 1 to {self.config.partitions}, not {value!r}")
-
-    def pattern(
-        self, key: str, ap: AccessPattern, parts: int, *, spaces: tuple[Space, ...] = tuple(Space)
-    ) -> None:
-        """Space, alignment, partitions and address range of a pattern."""
-        cfg = self.config
-        if ap.space not in spaces:
-            raise ValueError(f"{key} must lie in {' or '.join(s.name for s in spaces)}, not {ap.space.name}")
-        if ap.addr % dtype_bytes(ap.dtype):
-            raise ValueError(
-                f"{key}.addr must be a multiple of {dtype_bytes(ap.dtype)} for {ap.dtype.name}, not {ap.addr:#x}"
-            )
-        if ap.part % (cfg.partitions // 4):
-            raise ValueError(f"{key}.part must be a multiple of {cfg.partitions // 4}, not {ap.part}")
-        if ap.part + parts > cfg.partitions:
-            raise ValueError(
-                f"{key}: partitions {ap.part} to {ap.part + parts - 1} must be below {cfg.partitions}"
-            )
-        self.range(key, ap)
-
-    def range(self, key: str, ap: AccessPattern) -> None:
-        """All addresses of the pattern lie in its partition."""
-        size = (
-            self.config.sbuf.bytes_per_partition
-            if ap.space == Space.SBUF
-            else self.config.psum.bytes_per_partition
-        )
-        if ap.size:
-            addresses = ap.addresses()
-            low, high = int(addresses.min()), int(addresses.max()) + dtype_bytes(ap.dtype)
-            if low < 0 or high > size:
-                raise ValueError(
-                    f"{key} spans bytes {low} to {high - 1} of {ap.space.name}, which has {size} a partition"
-                )
-
-    def operand(
-        self, key: str, ap: AccessPattern, parts: int, scale: AccessPattern | None, count: int | None
-    ) -> None:
-        """A stationary or moving operand with its MX scales."""
-        if ap.dtype not in self.config.tensor.formats:
-            names = ", ".join(d.name for d in self.config.tensor.formats)
-            raise ValueError(f"{key}.dtype must be one of {names} in this configuration, not {ap.dtype.name}")
-        self.pattern(key, ap, parts, spaces=(Space.SBUF,))
-        if count is not None and ap.size != count:
-            raise ValueError(f"{key} must have {count} elements, not {ap.size}")
-        if (scale is not None) != (ap.dtype in PACKED):
-            raise ValueError(f"{key} of {ap.dtype.name} {'needs' if scale is None else 'takes no'} scales")
-        if scale is not None:
-            self.scale(f"{key}_scale", ap, scale)
-
-    def scale(self, key: str, ap: AccessPattern, scale: AccessPattern) -> None:
-        """MX scales: E8M0 in SBUF, quadrant offsets, one a column."""
-        offsets = (0, 4, 8, 12) if self.config.partitions >= 32 else (0,)
-        if scale.dtype != DType.E8M0 or scale.space != Space.SBUF:
-            raise ValueError(f"{key} must be E8M0 in SBUF, not {scale.dtype.name} in {scale.space.name}")
-        if scale.part not in offsets:
-            raise ValueError(f"{key}.part must be one of {offsets}, not {scale.part}")
-        if ap.part % self.config.quadrant:
-            raise ValueError(f"MX operand's part must be a multiple of {self.config.quadrant}, not {ap.part}")
-        if scale.size != ap.size:
-            raise ValueError(f"{key} must have {ap.size} elements, not {scale.size}")
-        self.range(key, scale)
-
-    def vector(self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool) -> None:
-        """Operands of a vector instruction."""
-        self.parts("parts", parts)
-        raw = copy and all(s.dtype == dst.dtype for s in srcs.values())
-        element = {*FLOATS, *INTS}
-        if not raw:
-            if dst.dtype not in element:
-                raise ValueError(f"dst.dtype must be a float or integer type, not {dst.dtype.name}")
-            for key, s in srcs.items():
-                if s.dtype not in element | {DType.E8M0}:
-                    raise ValueError(f"{key}.dtype must be a float, integer or E8M0 type, not {s.dtype.name}")
-        self.pattern("dst", dst, parts)
-        for key, s in srcs.items():
-            self.pattern(key, s, parts)
-
-
-class Stream:
+class Stream(ControlFlow):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):
         self.program, self.engine = program, engine
         self.instructions: list[Instruction] = []
         self.labels: dict[str, int] = {}
+        self.registers: dict[str, Register] = {}
+        self.targets: dict[int, str] = {}
         self._loaded: tuple[int, int, DType] | None = None
 
     def label(self, name: str) -> None:
@@ -185,8 +96,12 @@ class Stream:
         *,
         wait: Wait | None = None,
         update: Update | None = None,
+        dynamic: dict[str, Register] | None = None,
     ) -> int:
-        """Append an instruction after checking what all instructions share. Raises ProgramError."""
+        """Append an instruction after checking what all instructions share. Raises ProgramError.
+
+        `dynamic`: registers added to the addresses of operands dst, src0, src1 (a DMA's source is src0).
+        """
         where = f"{self.engine.name.lower()}[{len(self.instructions)}] {opcode.name}"
         if self.engine not in isa.OPS[opcode].engines:
             raise ProgramError(f"{where}: not an instruction of this engine")
@@ -200,6 +115,11 @@ class Stream:
             out |= {"wait_mode": WaitMode.GE, "wait_sem": wait.sem, "wait_value": wait.value}
         if update is not None:
             out |= {"update_mode": update.mode, "update_sem": update.sem, "update_value": update.value}
+        for name, register in (dynamic or {}).items():
+            if name not in isa.dynamic_operands(opcode):
+                allowed = ", ".join(isa.dynamic_operands(opcode)) or "no operand"
+                raise ProgramError(f"{where}: a register may be added to {allowed}, not to {name!r}")
+            out[f"dyn_{name}"] = register.number
         instr = Instruction(opcode, {k: int(v) for k, v in out.items()}, dict(aps or {}))
         try:
             encode(instr)
@@ -447,8 +367,8 @@ class Stream:
                 raise ValueError(f"{key} must have dst's {dst.size} elements, not {s.size}")
 
     def encode(self) -> bytes:
-        """The stream's words, 128 bytes each."""
-        return b"".join(encode(i) for i in self.instructions)
+        """The stream's words, 128 bytes each. Raises ProgramError when a branch's label was never placed."""
+        return b"".join(encode(self.resolved(n)) for n in range(len(self.instructions)))
 
 
 class Program:

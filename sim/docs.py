@@ -1,5 +1,6 @@
 """Pages of docs/ that are made from tables, so that they cannot disagree with the hardware."""
 
+import enum
 from pathlib import Path
 
 from models import config as configs
@@ -17,6 +18,11 @@ def _table(fields: tuple[Field, ...]) -> list[str]:
     return rows + [
         f"| {f.offset} | {f.size}{' signed' if f.signed else ''} | `{f.name}` | {f.doc} |" for f in fields
     ]
+
+
+def _codes(field: str, names: type[enum.IntEnum]) -> list[str]:
+    listed = ", ".join(f"{n.value} {n.name}" for n in names)
+    return [f"`{field}`: {listed}.", ""]
 
 
 def isa_page() -> str:
@@ -38,6 +44,15 @@ def isa_page() -> str:
         "## DMA fields",
         "",
         *_table(isa.DMA_FIELDS),
+        "",
+        "## Control fields",
+        "",
+        f"A sequencer has {isa.REGISTERS} registers of 32 bits, 0 when its stream starts; register 0 is always 0.",
+        "",
+        *_table(isa.CONTROL_FIELDS),
+        "",
+        *_codes("reg_op", isa.RegOp),
+        *_codes("cond", isa.Cond),
     ]
     places = ", ".join(f"`{n}` at byte {o}" for n, o in isa.AP_OFFSETS.items())
     lines += [

@@ -1,5 +1,6 @@
-"""Sequencer: runs one engine's instruction stream: check, wait, issue, update."""
+"""Sequencer: runs one engine's instruction stream: check, wait, issue, update, branch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -9,8 +10,22 @@ from amaranth import C, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from models.isa import OPS, Engine, ErrorCode, Opcode, UpdateMode, WaitMode
+from models.flow import DYNAMIC
+from models.isa import (
+    CONTROL,
+    OPS,
+    REGISTERS,
+    Cond,
+    Engine,
+    ErrorCode,
+    Opcode,
+    RegOp,
+    UpdateMode,
+    WaitMode,
+    dynamic_operands,
+)
 from rtl.control.fetch import FetchedLayout
+from rtl.control.register_file import RegisterFile
 from rtl.interfaces import ErrorLayout, IssueLayout, UpdateLayout
 from rtl.tiles import TileLibrary
 
@@ -32,13 +47,15 @@ class Sequencer(wiring.Component):
     address: 64-bit PROGRAM address, for the addresses of fetch errors; looked at in the cycle of `start` only.
     fetched: FetchedLayout stream.
     engine: IssueLayout stream to the engine, `engine_done` pulses with each of its updates. dma, dma_done: the same for DMA.
-    update: UpdateLayout stream of NOP and HALT.
+    update: UpdateLayout stream of what is not issued.
     wait_sem, wait_value: the semaphore looked at, and its value.
+    flush, then refetch a cycle later: the fetch must forget what it has, and go on from `fetch_address`: a branch was taken.
+    spinning: since a branch was taken nothing has been issued.
     running; halted: a pulse with HALT's end; waiting: a semaphore is not there yet; index: of the instruction to issue next.
     error_valid, error: one cycle. The sequencer then does nothing until `stop`.
 
-    An instruction takes 4 cycles when nothing holds it up. HALT waits for the engine's instructions and DMAs that this stream issued, a
-    NOP with an update for the engine's instructions alone.
+    An instruction takes 4 cycles when nothing holds it up; a taken branch takes two more and then waits for the fetch. HALT waits for the engine's
+    instructions and DMAs that this stream issued, a NOP, REGISTER or BRANCH with an update for the engine's instructions alone.
     """
 
     def __init__(self, config: SequencerConfig, *, tiles: TileLibrary):
@@ -59,6 +76,10 @@ class Sequencer(wiring.Component):
                 "running": Out(1),
                 "halted": Out(1),
                 "waiting": Out(1),
+                "spinning": Out(1),
+                "flush": Out(1),
+                "refetch": Out(1),
+                "fetch_address": Out(64),
                 "index": Out(32),
                 "error_valid": Out(1),
                 "error": Out(ErrorLayout()),
@@ -73,17 +94,23 @@ class Sequencer(wiring.Component):
         base = Signal(64)  # the host may write PROGRAM for the next run while this one goes on
         running = Signal()
         engine_left, dma_left = Signal(OUTSTANDING_BITS), Signal(OUTSTANDING_BITS)
+        m.submodules.registers = registers = self.tiles.place(RegisterFile, None)
+        spinning, taken = Signal(), Signal()
         code = Signal(8)
         to_engine, to_dma = Signal(), Signal()
         m.d.comb += [
             self.running.eq(running),
             self.index.eq(index),
+            self.spinning.eq(running & spinning),
+            self.fetch_address.eq(base + (index << 7)),
+            registers.instr.eq(instr),
+            registers.clear.eq(self.start),
             self.wait_sem.eq(instr.wait_sem),
             code.eq(self._check(instr, head.error)),
             self.error.code.eq(code),
             self.error.engine.eq(self.config.engine.value),
             self.error.index.eq(index),
-            self.error.addr.eq(Mux(head.error, (base + (index << 7))[:64], 0)),
+            self.error.addr.eq(Mux(head.error, self.fetch_address, 0)),
             self.update.payload.mode.eq(instr.update_mode),
             self.update.payload.sem.eq(instr.update_sem),
             self.update.payload.value.eq(instr.update_value),
@@ -112,6 +139,8 @@ class Sequencer(wiring.Component):
                 with m.If(self.stop):
                     m.next = "HEAD"
                 with m.Elif(code == ErrorCode.NONE):
+                    with m.If(~self._any(instr.opcode, CONTROL)):
+                        m.d.sync += instr.as_value().eq(registers.indexed)
                     m.next = "WAIT"
                 with m.Else():
                     m.d.comb += self.error_valid.eq(1)
@@ -124,16 +153,31 @@ class Sequencer(wiring.Component):
                 with m.Elif(met):
                     m.next = "ISSUE"
             with m.State("ISSUE"):
-                self._issue(m, instr, engine_left, dma_left)
+                self._issue(m, instr, engine_left, dma_left, registers)
+                m.d.sync += taken.eq((instr.opcode == Opcode.BRANCH) & registers.taken)
                 with m.If(self.stop):
                     m.next = "HEAD"
             with m.State("NEXT"):
-                m.d.sync += index.eq(index + 1)
+                m.d.sync += index.eq(Mux(taken, instr.target, index + 1))
+                with m.If(taken & ~self.stop):
+                    m.d.sync += spinning.eq(1)
+                    m.next = "FLUSH"
+                with m.Else():
+                    m.next = "HEAD"
+            with m.State("FLUSH"):
+                m.d.comb += self.flush.eq(1)
+                m.next = "REFETCH"
+                with m.If(self.stop):
+                    m.next = "HEAD"
+            with m.State("REFETCH"):
+                m.d.comb += self.refetch.eq(~self.stop)
                 m.next = "HEAD"
             with m.State("DEAD"):
                 m.d.sync += running.eq(0)
                 with m.If(self.stop):
                     m.next = "HEAD"
+        with m.If(to_engine | to_dma | self.start):
+            m.d.sync += spinning.eq(0)
         with m.If(self.halted):
             m.d.sync += running.eq(0)
         with m.If(self.start):
@@ -154,7 +198,7 @@ class Sequencer(wiring.Component):
         legal = (
             (instr.wait_mode <= max(WaitMode).value)
             & (instr.update_mode <= max(UpdateMode).value)
-            & (instr.as_value()[8 * 13 : 8 * 16] == 0)
+            & self._flow_legal(instr)
             & sem_ok(instr.wait_mode, instr.wait_sem)
             & sem_ok(instr.update_mode, instr.update_sem)
         )
@@ -164,7 +208,26 @@ class Sequencer(wiring.Component):
             Mux(known, Mux(legal, 0, ErrorCode.ILLEGAL_FIELD.value), ErrorCode.ILLEGAL_OPCODE.value),
         )
 
-    def _issue(self, m: Module, instr: Any, engine_left: Signal, dma_left: Signal) -> None:
+    @staticmethod
+    def _any(opcode: Value, among: Iterable[Opcode]) -> Value:
+        return reduce(or_, [opcode == op.value for op in among])
+
+    def _flow_legal(self, instr: Any) -> Value:
+        """models.flow.check."""
+        mine = [op for op, info in OPS.items() if self.config.engine in info.engines]
+        ok: Value = C(1, 1)
+        for name in DYNAMIC:
+            able = [op for op in mine if name in dynamic_operands(op)]
+            number = instr[f"dyn_{name}"]
+            allowed = self._any(instr.opcode, able) & (number < REGISTERS) if able else C(0, 1)
+            ok &= (number == 0) | allowed
+        sources = (instr.ra < REGISTERS) & (instr.rb < REGISTERS) & (instr.use_imm <= 1)
+        target = (instr.reg_op <= max(RegOp).value) & (instr.rd != 0) & (instr.rd < REGISTERS)
+        ok &= (instr.opcode != Opcode.REGISTER) | (sources & target)
+        ok &= (instr.opcode != Opcode.BRANCH) | (sources & (instr.cond <= max(Cond).value))
+        return ok
+
+    def _issue(self, m: Module, instr: Any, engine_left: Signal, dma_left: Signal, registers: Any) -> None:
         full = (1 << OUTSTANDING_BITS) - 1
         quiet = engine_left == 0
         silent = instr.update_mode == UpdateMode.NONE
@@ -173,9 +236,10 @@ class Sequencer(wiring.Component):
                 m.d.comb += self.dma.valid.eq(~self.stop & (dma_left != full))
                 with m.If(self.dma.valid & self.dma.ready):
                     m.next = "NEXT"
-            with m.Case(Opcode.NOP.value):
+            with m.Case(Opcode.NOP.value, Opcode.REGISTER.value, Opcode.BRANCH.value):
                 m.d.comb += self.update.valid.eq(~silent & quiet & ~self.stop)
                 with m.If(silent | (self.update.valid & self.update.ready)):
+                    m.d.comb += registers.write.eq((instr.opcode == Opcode.REGISTER) & ~self.stop)
                     m.next = "NEXT"
             with m.Case(Opcode.HALT.value):
                 m.d.comb += self.update.valid.eq(quiet & (dma_left == 0) & ~self.stop)

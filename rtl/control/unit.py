@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -70,9 +70,9 @@ class ControlUnit(wiring.Component):
             connect(m, seq.update, getattr(sems, f"update{e.value}"))
             stop = regs.clear | errors.failed
             m.d.comb += [
-                fetch.start.eq(regs.start[e]),
-                fetch.address.eq(regs.program[e]),
-                fetch.stop.eq(stop | seq.halted),
+                fetch.start.eq(regs.start[e] | seq.refetch),
+                fetch.address.eq(Mux(seq.refetch, seq.fetch_address, regs.program[e])),
+                fetch.stop.eq(stop | seq.halted | seq.flush),
                 fetch.chip_id.eq(self.chip_id),
                 seq.start.eq(regs.start[e]),
                 seq.stop.eq(stop),
@@ -81,7 +81,7 @@ class ControlUnit(wiring.Component):
                 seq.wait_value.eq(getattr(sems, f"wait{e.value}_value")),
                 regs.running[e].eq(seq.running),
                 regs.index[e].eq(seq.index),
-                errors.waiting[e].eq(seq.waiting),
+                errors.waiting[e].eq(seq.waiting | seq.spinning),
                 getattr(errors, f"index{e.value}").eq(seq.index),
                 getattr(errors, f"error{e.value}_valid").eq(seq.error_valid),
                 getattr(errors, f"error{e.value}").eq(seq.error),
@@ -104,7 +104,7 @@ class ControlUnit(wiring.Component):
         )
         connect(m, regs.update, getattr(sems, f"update{len(Engine) + len(BLOCKS)}"))
 
-        idle_sequencers = Cat([s.running & ~s.waiting for s in sequencers]) == 0
+        idle_sequencers = Cat([s.running & ~s.waiting & ~s.spinning for s in sequencers]) == 0
         engines_busy = Cat([b.busy for b in blocks.values()]).any()
         busy = {e: self.sync_busy if e == Engine.SYNC else getattr(self, e.name.lower()).busy for e in Engine}
         m.d.comb += [

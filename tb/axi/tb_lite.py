@@ -85,9 +85,12 @@ class Registers:
             if valid and int(getattr(dut, f"{self.rsp}__ready").value):
                 owed = None
             if ready and int(getattr(dut, f"{self.req}__valid").value):
-                payload = int(getattr(dut, f"{self.req}__payload").value)
-                write, addr = payload & 1, payload >> 1 & (1 << self.addr_bits) - 1
-                data, strobe = payload >> 1 + self.addr_bits & 0xFFFFFFFF, payload >> 33 + self.addr_bits
+                payload = getattr(dut, f"{self.req}__payload").value
+                head = int(payload[self.addr_bits : 0])
+                write, addr = head & 1, head >> 1
+                # the master gives its write channel no value before the first write
+                rest = int(payload[len(payload) - 1 : self.addr_bits + 1]) if write else 0
+                data, strobe = rest & 0xFFFFFFFF, rest >> 32
                 self.log.append((write, addr, data, strobe))
                 error = addr >> 2 & 1
                 if write and not error:

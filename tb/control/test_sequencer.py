@@ -4,10 +4,10 @@ from collections import deque
 
 import pytest
 
-from models import encoding
+from models import encoding, flow
 from models.config import find
 from models.encoding import Instruction, encode
-from models.isa import OPS, Engine, ErrorCode, Opcode, UpdateMode, WaitMode
+from models.isa import OPS, Cond, Engine, ErrorCode, Opcode, RegOp, UpdateMode, WaitMode
 from models.machine import Core, Fault, Machine
 from rtl.control.sequencer import Sequencer, SequencerConfig
 from rtl.tiles import TileLibrary
@@ -18,7 +18,8 @@ BASE = 0xFFFF << 48 | 1 << 40 | 0x4000
 
 
 def _random_word(random, engine, *, last=False):
-    mine = [op for op, info in OPS.items() if engine in info.engines and op != Opcode.HALT]
+    apart = (Opcode.HALT, Opcode.REGISTER, Opcode.BRANCH)
+    mine = [op for op, info in OPS.items() if engine in info.engines and op not in apart]
     opcode = Opcode.HALT if last else random.choice(mine)
     fields = {
         "wait_mode": random.choice(list(WaitMode)),
@@ -44,6 +45,9 @@ class World:
         self.error = None
         self.halted = False
         self.cycle = 0
+        self.program: list[bytes] = []
+        """Where a refetch takes the instructions from."""
+        self.flushed = False
 
     async def step(self, *, start=False, stop=False):
         ctx, dut, random = self.ctx, self.dut, self.random
@@ -88,6 +92,15 @@ class World:
             self.dma_jobs.popleft()
         if offer and ctx.get(dut.fetched.ready):
             self.stream.popleft()
+        if ctx.get(dut.flush):
+            assert not self.flushed
+            self.stream.clear()
+            self.flushed = True
+        elif ctx.get(dut.refetch):
+            assert self.flushed, "a refetch without a flush before it"
+            self.flushed = False
+            at = (ctx.get(dut.fetch_address) - BASE) // 128
+            self.stream.extend((w, 0) for w in self.program[at:])
         if random.random() < 0.3:
             self.values[random.randrange(SEMAPHORES)] += 1
         await ctx.tick()
@@ -141,9 +154,11 @@ def _model_fault(engine, word):
     """What the functional model says about a word's header."""
     core = Core(Machine(find("nano")), 0)
     try:
-        core._decode(engine, word, encoding.raw_fields(word))
+        core._decode(engine, encoding.raw_fields(word))
     except Fault as fault:
         return fault.code
+    except flow.FieldError:
+        return ErrorCode.ILLEGAL_FIELD
     return None
 
 
@@ -199,5 +214,85 @@ def test_errors(engine):
             await world.step(stop=True)
             assert not ctx.get(dut.running)
         assert seen == {ErrorCode.FETCH_ERROR, ErrorCode.ILLEGAL_FIELD, ErrorCode.ILLEGAL_OPCODE}
+
+    simulate(dut, bench)
+
+
+def _flow_program(random):
+    """Random control instructions with DMAs between them; branches go forward, but for one loop at the end."""
+    words, length = [], 24
+    for n in range(length):
+        b = {"use_imm": 1, "imm": random.choice([0, 1, -1, 5, 1 << 30, -(1 << 31)])}
+        if random.random() < 0.5:
+            b = {"rb": random.randrange(16)}
+        kind = random.random()
+        if kind < 0.55:
+            fields = {"reg_op": random.choice(list(RegOp)), "rd": random.randrange(1, 15)}
+            if fields["reg_op"] != RegOp.MOVE:
+                fields["ra"] = random.randrange(16)
+            words.append(Instruction(Opcode.REGISTER, fields | b))
+        elif kind < 0.75:
+            fields = {"cond": random.choice(list(Cond)), "ra": random.randrange(16)}
+            fields["target"] = random.randrange(n + 1, length + 1)
+            words.append(Instruction(Opcode.BRANCH, fields | b))
+        else:
+            fields = {"src": random.getrandbits(64), "dst": random.getrandbits(64)}
+            fields |= {"dyn_src0": random.randrange(16), "dyn_dst": random.randrange(16)}
+            words.append(Instruction(Opcode.DMA, fields))
+    words += [
+        Instruction(Opcode.REGISTER, {"reg_op": RegOp.ADD, "rd": 15, "ra": 15, "use_imm": 1, "imm": 1}),
+        Instruction(Opcode.BRANCH, {"cond": Cond.LT, "ra": 15, "use_imm": 1, "imm": 3}),
+        Instruction(Opcode.HALT),
+    ]
+    return [encode(w) for w in words]
+
+
+def _flow_log(words):
+    """(index, source, target) of every DMA, by the model."""
+    registers, index, log = [0] * 16, 0, []
+    while True:
+        raw = encoding.raw_fields(words[index])
+        opcode = Opcode(raw["opcode"])
+        if opcode == Opcode.HALT:
+            return log
+        if opcode == Opcode.DMA:
+            raw = flow.indexed(opcode, words[index], raw, registers)[1]
+            log.append((index, raw["src"], raw["dst"]))
+            jump = None
+        else:
+            jump = flow.control(opcode, raw, registers)
+        index = index + 1 if jump is None else jump
+
+
+def test_flow():
+    engine = Engine.SYNC
+    dut = Sequencer(SequencerConfig(engine=engine, semaphores=SEMAPHORES), tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        jumps = 0
+        for _ in range(12):
+            world = World(ctx, dut, random, engine)
+            world.program = _flow_program(random)
+            want = _flow_log(world.program)
+            world.stream.extend((w, 0) for w in world.program)
+            got = []
+            await world.step(start=True)
+            for _ in range(9000):
+                if world.halted:
+                    break
+                seen = len(world.log)
+                addresses = [ctx.get(getattr(dut.dma.payload.instr, n)) for n in ("dma_src", "dma_dst")]
+                was_flush = ctx.get(dut.flush)
+                if was_flush:
+                    assert ctx.get(dut.spinning)
+                jumps += was_flush
+                await world.step()
+                if len(world.log) > seen and world.log[-1][0] == "dma":
+                    got.append((world.log[-1][1], *addresses))
+            assert world.halted
+            assert got == want
+            await world.step()
+        assert jumps > 20
 
     simulate(dut, bench)

@@ -9,14 +9,14 @@ from models.access import AccessPattern
 from models.assembly import AssemblyError
 from models.encoding import Instruction, decode, encode
 from models.formats import DType
-from models.isa import DMA_FIELDS, HEADER, OPS, SMALL, Engine, Field, Opcode, Space
+from models.isa import FIELDS, OPS, Engine, Field, Opcode, Space, dynamic_operands
 
 SEED = 20261201
 
 
 def random_instruction(rng: random.Random) -> Instruction:
     opcode = rng.choice(list(Opcode))
-    table: dict[str, Field] = {f.name: f for f in (*SMALL, *DMA_FIELDS, *HEADER)}
+    table: dict[str, Field] = {f.name: f for f in FIELDS}
     fields = {}
     for name in OPS[opcode].fields:
         bits = 8 * table[name].size
@@ -31,6 +31,8 @@ def random_instruction(rng: random.Random) -> Instruction:
             "update_sem": rng.randrange(1, 64),
             "update_value": -rng.randrange(1, 1000),
         }
+    if rng.random() < 0.5:
+        fields |= {f"dyn_{name}": rng.randrange(1, 16) for name in dynamic_operands(opcode)}
     aps = {}
     for name in OPS[opcode].aps:
         dims = tuple((rng.randrange(-99, 99), rng.randrange(1, 99)) for _ in range(4))

@@ -11,7 +11,8 @@ def test_fields_do_not_overlap():
     base = [(f.offset, f.size) for f in (*isa.HEADER, *isa.SMALL)]
     aps = [(o, isa.AP_BYTES) for o in isa.AP_OFFSETS.values()]
     dma = [(f.offset, f.size) for f in (*isa.HEADER, *isa.DMA_FIELDS)]
-    for table in (base + aps, dma, [(f.offset, f.size) for f in isa.AP_FIELDS]):
+    flow = [(f.offset, f.size) for f in (*isa.HEADER, *isa.CONTROL_FIELDS) if f.name != "cond"]
+    for table in (base + aps, dma, flow, [(f.offset, f.size) for f in isa.AP_FIELDS]):
         used: set[int] = set()
         for offset, size in table:
             span = set(range(offset, offset + size))
@@ -22,7 +23,7 @@ def test_fields_do_not_overlap():
 
 
 def test_every_opcode_names_known_fields():
-    known = {f.name for f in (*isa.SMALL, *isa.DMA_FIELDS)}
+    known = {f.name for f in isa.FIELDS}
     for opcode in Opcode:
         info = isa.OPS[opcode]
         assert set(info.fields) <= known

@@ -7,7 +7,7 @@ from models.config import ChipConfig, find
 from models.formats import MAC_CLASSES, PACKED, DType
 from models.functions import ActFunc
 from models.image import Image
-from models.isa import INSTR_BYTES, AluOp, Space, core_address, memory_address
+from models.isa import INSTR_BYTES, AluOp, Cond, RegOp, Space, core_address, memory_address
 from models.machine import Machine
 from models.program import Program
 from sim.workloads import gemm
@@ -120,6 +120,60 @@ def vector_image(config: ChipConfig, seed: int) -> Image:
     return image
 
 
+def loop_image(seed: int) -> Image:
+    """Blocks of rows through two nested vector loops: DMAs, addresses and waits of every turn from one instruction each."""
+    rng = np.random.default_rng(seed)
+    blocks, columns, inner = 6, 8, 4
+    image, parts = Image.empty(NANO), NANO.partitions
+    data = rng.standard_normal((blocks, parts, columns)).astype("<f4")
+    source, target = 0x10000, 0x20000
+    image.add(source, data.tobytes())
+    image.add_output(target, data.nbytes)
+    p = Program(NANO)
+    loaded, done = p.semaphore("loaded"), p.semaphore("done")
+    size, stride = parts * columns * 4, 1 << 20
+    rows = {"row_bytes": columns * 4, "rows": parts}
+    with p.sync.loop(blocks, step=size) as at:
+        place = p.sync.register("place")
+        p.sync.compute(place, RegOp.SHR, at, (parts).bit_length() - 1)
+        p.sync.dma(
+            memory_address(source),
+            core_address(0, Space.SBUF, 0, 0),
+            **rows,
+            src_stride=columns * 4,
+            dst_stride=stride,
+            dynamic={"src0": at, "dst": place},
+            update=loaded.add(),
+        )
+    v = p.vector
+    total = v.register("total")
+    with v.loop(blocks, step=columns * 4) as block:
+        v.nop(wait=loaded.ge(1), update=loaded.sub(1))
+        with v.loop(inner, step=8) as pair:
+            v.compute(total, RegOp.ADD, block, pair)
+            both = {"dst": total, "src0": total}
+            x = row(0, DType.FP32, 2)
+            v.tensor_scalar(x, x, AluOp.MUL, 1.5, AluOp.ADD, -0.25, parts=parts, dynamic=both)
+            v.branch("skip", Cond.GE, total, 0)
+            v.nop(update=done.add(100))
+            v.label("skip")
+        v.nop(update=done.add())
+    with p.sync.loop(blocks, step=size) as at:
+        p.sync.compute(place, RegOp.SHR, at, (parts).bit_length() - 1)
+        p.sync.nop(wait=done.ge(1), update=done.sub(1))
+        p.sync.dma(
+            core_address(0, Space.SBUF, 0, 0),
+            memory_address(target),
+            **rows,
+            src_stride=stride,
+            dst_stride=columns * 4,
+            dynamic={"src0": place, "dst": at},
+        )
+    p.finish()
+    image.add_program(0, p, 0x40000)
+    return image
+
+
 def broken(kind: str) -> Image:
     """An image whose program ends in an error: see the names."""
     image = Image.empty(NANO)
@@ -128,6 +182,9 @@ def broken(kind: str) -> Image:
     p.vector.nop()
     if kind == "watchdog":
         p.vector.nop(wait=never.ge(1))
+    if kind == "spin":
+        p.sync.label("for ever")
+        p.sync.branch("for ever")
     if kind == "dma":
         p.sync.dma(
             memory_address(0x2000),

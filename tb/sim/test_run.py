@@ -11,7 +11,7 @@ from models.image import ImageError
 from models.isa import Engine, ErrorCode
 from sim.run import parse_core, result_registers, run_image, start_writes
 from sim.tools import SimulationError
-from tb.sim.images import NANO, SHAPES, broken, gemm_job, model, vector_image, wild_gemm
+from tb.sim.images import NANO, SHAPES, broken, gemm_job, loop_image, model, vector_image, wild_gemm
 
 FORMATS = NANO.tensor.formats
 SIMULATORS = ("verilator", "icarus")
@@ -66,6 +66,23 @@ def test_vector_layer(simulator):
     assert result.cores[0].counters["BUSY_SCALAR"] > 0
 
 
+@pytest.mark.parametrize(
+    ("simulator", "weather"),
+    [("verilator", {}), ("verilator", {"latency": 70, "bandwidth": 0.4, "stall_seed": 5}), ("icarus", {})],
+)
+def test_loops_and_dynamic_addresses(simulator, weather):
+    image = loop_image(8)
+    result = run_image(NANO, image, simulator=simulator, **weather)
+    machine = model(image)
+    assert machine.cores[0].error is None
+    assert result.cores[0].error is None
+    assert result.outputs.segments == machine.outputs(image).segments
+    segments = dict(image.segments)
+    start = np.frombuffer(segments[0x10000], "<f4")
+    want = start * np.float32(1.5) + np.float32(-0.25)
+    assert np.allclose(np.frombuffer(result.outputs.segments[0][1], "<f4"), want)
+
+
 @pytest.mark.parametrize("simulator", SIMULATORS)
 @pytest.mark.parametrize(
     ("kind", "code"),
@@ -74,6 +91,7 @@ def test_vector_layer(simulator):
         ("field", ErrorCode.ILLEGAL_FIELD),
         ("dma", ErrorCode.DMA_RANGE),
         ("watchdog", ErrorCode.WATCHDOG),
+        ("spin", ErrorCode.WATCHDOG),
         ("halt", ErrorCode.ILLEGAL_OPCODE),
     ],
 )
