@@ -91,15 +91,22 @@ class PsumConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoreConfig:
-    """Control of a core: semaphores, instructions prefetched per engine, cycles before the SRAM arbiter promotes a waiting port."""
+    """Control of a core: semaphores, instructions prefetched per engine, latest instructions kept for branches back (a power of two), cycles before the SRAM arbiter promotes a waiting port."""
 
     semaphores: int = 64
     prefetch: int = 4
+    loop_buffer: int = 16
     starvation_limit: int = 64
 
     def __post_init__(self) -> None:
         _need(self.semaphores in (64, 128, 256), "core.semaphores", "64, 128 or 256", self.semaphores)
         _need(2 <= self.prefetch <= 16, "core.prefetch", "from 2 to 16", self.prefetch)
+        _need(
+            self.loop_buffer in (4, 8, 16, 32, 64) and self.loop_buffer >= 2 * self.prefetch,
+            "core.loop_buffer",
+            "4, 8, 16, 32 or 64, and at least twice core.prefetch",
+            self.loop_buffer,
+        )
         _need(
             8 <= self.starvation_limit <= 1024,
             "core.starvation_limit",

@@ -49,12 +49,12 @@ class Sequencer(wiring.Component):
     engine: IssueLayout stream to the engine, `engine_done` pulses with each of its updates. dma, dma_done: the same for DMA.
     update: UpdateLayout stream of what is not issued.
     wait_sem, wait_value: the semaphore looked at, and its value.
-    flush, then refetch a cycle later: the fetch must forget what it has, and go on from `fetch_address`: a branch was taken.
+    jump, jump_to: a branch was taken: the fetch must go on with this instruction.
     spinning: since a branch was taken nothing has been issued.
     running; halted: a pulse with HALT's end; waiting: a semaphore is not there yet; index: of the instruction to issue next.
     error_valid, error: one cycle. The sequencer then does nothing until `stop`.
 
-    An instruction takes 4 cycles when nothing holds it up; a taken branch takes two more and then waits for the fetch. HALT waits for the engine's
+    An instruction takes 4 cycles when nothing holds it up; after a taken branch it may wait for the fetch. HALT waits for the engine's
     instructions and DMAs that this stream issued, a NOP, REGISTER or BRANCH with an update for the engine's instructions alone.
     """
 
@@ -77,9 +77,8 @@ class Sequencer(wiring.Component):
                 "halted": Out(1),
                 "waiting": Out(1),
                 "spinning": Out(1),
-                "flush": Out(1),
-                "refetch": Out(1),
-                "fetch_address": Out(64),
+                "jump": Out(1),
+                "jump_to": Out(32),
                 "index": Out(32),
                 "error_valid": Out(1),
                 "error": Out(ErrorLayout()),
@@ -102,7 +101,7 @@ class Sequencer(wiring.Component):
             self.running.eq(running),
             self.index.eq(index),
             self.spinning.eq(running & spinning),
-            self.fetch_address.eq(base + (index << 7)),
+            self.jump_to.eq(instr.target),
             registers.instr.eq(instr),
             registers.clear.eq(self.start),
             self.wait_sem.eq(instr.wait_sem),
@@ -110,7 +109,7 @@ class Sequencer(wiring.Component):
             self.error.code.eq(code),
             self.error.engine.eq(self.config.engine.value),
             self.error.index.eq(index),
-            self.error.addr.eq(Mux(head.error, self.fetch_address, 0)),
+            self.error.addr.eq(Mux(head.error, (base + (index << 7))[:64], 0)),
             self.update.payload.mode.eq(instr.update_mode),
             self.update.payload.sem.eq(instr.update_sem),
             self.update.payload.value.eq(instr.update_value),
@@ -160,17 +159,8 @@ class Sequencer(wiring.Component):
             with m.State("NEXT"):
                 m.d.sync += index.eq(Mux(taken, instr.target, index + 1))
                 with m.If(taken & ~self.stop):
+                    m.d.comb += self.jump.eq(1)
                     m.d.sync += spinning.eq(1)
-                    m.next = "FLUSH"
-                with m.Else():
-                    m.next = "HEAD"
-            with m.State("FLUSH"):
-                m.d.comb += self.flush.eq(1)
-                m.next = "REFETCH"
-                with m.If(self.stop):
-                    m.next = "HEAD"
-            with m.State("REFETCH"):
-                m.d.comb += self.refetch.eq(~self.stop)
                 m.next = "HEAD"
             with m.State("DEAD"):
                 m.d.sync += running.eq(0)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -59,7 +59,10 @@ class ControlUnit(wiring.Component):
         fetches, sequencers = [], []
         for e in Engine:
             fetch = self.tiles.place(
-                InstructionFetch, FetchConfig(prefetch=cfg.core.prefetch, memory_bytes=cfg.memory.bytes)
+                InstructionFetch,
+                FetchConfig(
+                    prefetch=cfg.core.prefetch, keep=cfg.core.loop_buffer, memory_bytes=cfg.memory.bytes
+                ),
             )
             seq = self.tiles.place(Sequencer, SequencerConfig(engine=e, semaphores=cfg.core.semaphores))
             m.submodules[f"fetch{e.value}"], m.submodules[f"sequencer{e.value}"] = fetch, seq
@@ -70,9 +73,11 @@ class ControlUnit(wiring.Component):
             connect(m, seq.update, getattr(sems, f"update{e.value}"))
             stop = regs.clear | errors.failed
             m.d.comb += [
-                fetch.start.eq(regs.start[e] | seq.refetch),
-                fetch.address.eq(Mux(seq.refetch, seq.fetch_address, regs.program[e])),
-                fetch.stop.eq(stop | seq.halted | seq.flush),
+                fetch.start.eq(regs.start[e]),
+                fetch.address.eq(regs.program[e]),
+                fetch.stop.eq(stop | seq.halted),
+                fetch.jump.eq(seq.jump),
+                fetch.jump_to.eq(seq.jump_to),
                 fetch.chip_id.eq(self.chip_id),
                 seq.start.eq(regs.start[e]),
                 seq.stop.eq(stop),

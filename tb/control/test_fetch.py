@@ -10,7 +10,7 @@ from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
 MEMORY = 1 << 14
-CONFIG = FetchConfig(prefetch=3, memory_bytes=MEMORY)
+CONFIG = FetchConfig(prefetch=3, keep=8, memory_bytes=MEMORY)
 CHIP = 7
 
 
@@ -21,7 +21,7 @@ class Memory:
         self.ctx, self.dut, self.random, self.rate = ctx, dut, random, rate
         self.bursts = deque()
         self.bad = set()
-        self.cycle = self.most = 0
+        self.cycle = self.most = self.asked = 0
 
     async def step(self):
         """Drive, and move on one cycle; call after everything else is set."""
@@ -40,6 +40,7 @@ class Memory:
             assert addr % INSTR_BYTES == 0
             assert addr + INSTR_BYTES <= MEMORY
             assert ctx.get(read.req.payload.beats) == BEATS
+            self.asked += 1
             self.bursts.append((self.cycle + self.random.choice([1, 10]), addr // INSTR_BYTES, 0))
             self.most = max(self.most, len(self.bursts))
         if due and ctx.get(read.rsp.ready):
@@ -157,13 +158,79 @@ def test_bus_error_and_stop_at_any_moment():
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_jumps(rate):
+    """Back, ahead, near, far, onto the end of memory, at any moment: the next item is the target."""
+    dut = InstructionFetch(CONFIG, tiles=TileLibrary(inline=True))
+    random = rng()
+    count = MEMORY // INSTR_BYTES
+
+    async def bench(ctx):
+        memory = Memory(ctx, dut, random, rate)
+        first = 5
+        await _start(ctx, dut, memory, 0xFFFF << 48 | 1 << 40 | first * INSTR_BYTES)
+        at = 0
+        memory.bad = {first + 40}
+        for _ in range(400):
+            for _ in range(random.randrange(7)):
+                item = await _take(ctx, dut, memory, random)
+                assert item is not None
+                if first + at >= count or first + at in memory.bad:
+                    assert item[1] == 1
+                    break
+                assert item == (_want(first + at), 0)
+                at += 1
+            for _ in range(random.choice([0, 0, 3, 40])):
+                await memory.step()
+            far = [0, 30, 38, count - first - 3, count - first, count + 50, (1 << 32) - 1]
+            near = at + random.randrange(-8, 9)
+            at = min(max(0, near), (1 << 32) - 1) if random.random() < 0.8 else random.choice(far)
+            ctx.set(dut.jump, 1)
+            ctx.set(dut.jump_to, at)
+            await memory.step()
+            ctx.set(dut.jump, 0)
+
+    simulate(dut, bench)
+
+
+def test_a_short_loop_needs_no_memory():
+    """The turns of a loop that fits come from what is held, one instruction a cycle."""
+    dut = InstructionFetch(CONFIG, tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        memory = Memory(ctx, dut, random, 1.0)
+        await _start(ctx, dut, memory, 0xFFFF << 48 | 1 << 40)
+        for n in range(5):
+            assert await _take(ctx, dut, memory, random) == (_want(n), 0)
+        for _ in range(60):
+            await memory.step()
+        asked = memory.asked
+        for _ in range(10):
+            ctx.set(dut.jump, 1)
+            ctx.set(dut.jump_to, 1)
+            await memory.step()
+            ctx.set(dut.jump, 0)
+            ctx.set(dut.out.ready, 1)
+            for n in range(1, 5):
+                assert ctx.get(dut.out.valid)
+                assert ctx.get(dut.out.payload.instr.as_value()) == _want(n)
+                await memory.step()
+            ctx.set(dut.out.ready, 0)
+        assert memory.asked == asked
+
+    simulate(dut, bench)
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"prefetch": 1}, "prefetch must be at least 2, not 1"),
+        ({"keep": 4}, r"keep must be a power of two and at least twice prefetch \(4\), not 4"),
+        ({"keep": 12}, "at least twice prefetch .*, not 12"),
         ({"memory_bytes": 100}, "memory_bytes must be a multiple of 128, not 100"),
     ],
 )
 def test_bad_configuration(change, text):
     with pytest.raises(ValueError, match=text):
-        FetchConfig(**{"prefetch": 4, "memory_bytes": MEMORY, **change})
+        FetchConfig(**{"prefetch": 4, "keep": 8, "memory_bytes": MEMORY, **change})

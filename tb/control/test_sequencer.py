@@ -46,8 +46,7 @@ class World:
         self.halted = False
         self.cycle = 0
         self.program: list[bytes] = []
-        """Where a refetch takes the instructions from."""
-        self.flushed = False
+        """What a jump goes on in."""
 
     async def step(self, *, start=False, stop=False):
         ctx, dut, random = self.ctx, self.dut, self.random
@@ -92,15 +91,8 @@ class World:
             self.dma_jobs.popleft()
         if offer and ctx.get(dut.fetched.ready):
             self.stream.popleft()
-        if ctx.get(dut.flush):
-            assert not self.flushed
-            self.stream.clear()
-            self.flushed = True
-        elif ctx.get(dut.refetch):
-            assert self.flushed, "a refetch without a flush before it"
-            self.flushed = False
-            at = (ctx.get(dut.fetch_address) - BASE) // 128
-            self.stream.extend((w, 0) for w in self.program[at:])
+        if ctx.get(dut.jump):
+            self.stream = deque((w, 0) for w in self.program[ctx.get(dut.jump_to) :])
         if random.random() < 0.3:
             self.values[random.randrange(SEMAPHORES)] += 1
         await ctx.tick()
@@ -283,11 +275,10 @@ def test_flow():
                     break
                 seen = len(world.log)
                 addresses = [ctx.get(getattr(dut.dma.payload.instr, n)) for n in ("dma_src", "dma_dst")]
-                was_flush = ctx.get(dut.flush)
-                if was_flush:
-                    assert ctx.get(dut.spinning)
-                jumps += was_flush
+                jump = ctx.get(dut.jump)
+                jumps += jump
                 await world.step()
+                assert not jump or ctx.get(dut.spinning)
                 if len(world.log) > seen and world.log[-1][0] == "dma":
                     got.append((world.log[-1][1], *addresses))
             assert world.halted
