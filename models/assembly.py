@@ -13,7 +13,7 @@ import re
 
 from models import isa
 from models.access import AccessPattern
-from models.encoding import EncodingError, Instruction, decode, encode
+from models.encoding import EncodingError, Instruction, decode, encode, raw_fields
 from models.formats import dtype_by_name
 from models.isa import INSTR_BYTES, AluOp, Cond, Engine, Opcode, RegOp, Space, UpdateMode, WaitMode
 
@@ -77,6 +77,18 @@ def disassemble(words: bytes, *, labels: dict[str, int] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def extent(words: bytes) -> int:
+    """Instructions of the stream that `words` begin with: up to the first HALT that no branch before it goes past."""
+    last = 0
+    for index in range(len(words) // INSTR_BYTES):
+        raw = raw_fields(words[index * INSTR_BYTES : (index + 1) * INSTR_BYTES])
+        if raw["opcode"] == Opcode.BRANCH:
+            last = max(last, raw["target"])
+        if raw["opcode"] == Opcode.HALT and index >= last:
+            return index + 1
+    return len(words) // INSTR_BYTES
+
+
 def parse_ap(text: str) -> AccessPattern:
     """A pattern from text. Raises ValueError."""
     m = _AP.fullmatch(text.replace(" ", ""))
@@ -108,6 +120,15 @@ def _parse_sync(key: str, value: str, fields: dict[str, int]) -> None:
     )
 
 
+def _names(key: str, labels: dict[str, int] | None) -> str:
+    """What else a field may be called by."""
+    if key in _NAMED:
+        return f" or one of {', '.join(n.lower() for n in _NAMED[key].__members__)}"
+    if key == "target" and labels is not None:
+        return f" or one of the labels {', '.join(labels) or '(none)'}"
+    return ""
+
+
 def parse_instruction(line: str, labels: dict[str, int] | None = None) -> Instruction:
     """An instruction from one line; `labels` are what a branch's target may name. Raises ValueError."""
     name, *items = line.split()
@@ -135,12 +156,7 @@ def parse_instruction(line: str, labels: dict[str, int] | None = None) -> Instru
             try:
                 fields[key] = int(value, 0)
             except ValueError:
-                known = (
-                    f" or one of the labels {', '.join(labels) or '(none)'}"
-                    if labels is not None and key == "target"
-                    else ""
-                )
-                raise ValueError(f"{key} must be a number{known}, not {value!r}") from None
+                raise ValueError(f"{key} must be a number{_names(key, labels)}, not {value!r}") from None
     instr = Instruction(
         opcode, {k: v for k, v in fields.items() if v}, {n: aps[n] for n in isa.OPS[opcode].aps if n in aps}
     )

@@ -209,16 +209,15 @@ def asm(
 
 @app.command()
 def disasm(image: Annotated[Path, typer.Argument(help="image")]) -> None:
-    """Disassemble an image's streams, each up to its HALT."""
+    """Disassemble an image's streams, each up to the HALT that ends it."""
     loaded = images.load(image)
     for core, engine, address in loaded.entries:
         end = next(
             start + len(data) for start, data in loaded.segments if start <= address < start + len(data)
         )
         words = loaded.read(address, (end - address) // 128 * 128)
-        text = assembly.disassemble(words).splitlines()
-        stop = next((i for i, line in enumerate(text) if line.split()[:1] == ["HALT"]), len(text) - 1)
-        print(f"# core {core}\n.engine {Engine(engine).name.lower()}\n" + "\n".join(text[: stop + 1]))
+        text = assembly.disassemble(words[: 128 * assembly.extent(words)])
+        print(f"# core {core}\n.engine {Engine(engine).name.lower()}\n{text}", end="")
 
 
 def _read(path: Path) -> str:

@@ -83,6 +83,8 @@ def run_digits(
     n = count if count is not None else (ICARUS_IMAGES if simulator == "icarus" else len(data.y))
     if not 1 <= n <= len(data.y):
         raise WorkloadError(f"images must be from 1 to {len(data.y)}, not {n}")
+    if latency < 1:
+        raise WorkloadError(f"latency must be at least 1 cycle, not {latency}")
     net = mlp.trained(data)
     job = digits.build(config, net, data.x[:n], fmt)
     console.print(

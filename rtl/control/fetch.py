@@ -73,7 +73,8 @@ class InstructionFetch(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         cfg = self.config
-        m.submodules.held = held = memory.Memory(shape=FetchedLayout().size, depth=cfg.keep, init=[])
+        held: Any = memory.Memory(shape=FetchedLayout().size, depth=cfg.keep, init=[])
+        m.submodules.held = held
         put, get = held.write_port(), held.read_port(domain="comb")
         active, legal, dry = Signal(), Signal(), Signal()
         base = Signal(UNIT_SHIFT)

@@ -4,7 +4,7 @@ import pytest
 
 from models import flow, isa
 from models.access import AccessPattern
-from models.assembly import AssemblyError, assemble, disassemble
+from models.assembly import AssemblyError, assemble, disassemble, extent
 from models.formats import DType
 from models.image import Image
 from models.isa import AluOp, Cond, ErrorCode, Opcode, RegOp
@@ -122,10 +122,14 @@ def test_branches_forward_and_labels_in_text():
     """
     words, labels = assemble(text)
     assert labels[isa.Engine.SYNC] == {"again": 1, "done": 4}
+    assert extent(words[isa.Engine.SYNC] + bytes(256)) == 5
+    assert extent(assemble(".engine sync\nBRANCH target=2\nHALT\nHALT\nNOP")[0][isa.Engine.SYNC]) == 3
     again = ".engine sync\n" + disassemble(words[isa.Engine.SYNC])
     assert assemble(again)[0] == words
     with pytest.raises(AssemblyError, match="line 2: target must be a number or one of the labels"):
         assemble(".engine sync\nBRANCH target=nowhere")
+    with pytest.raises(AssemblyError, match=r"cond must be a number or one of always, eq, .*, not 'often'"):
+        assemble(".engine sync\nBRANCH cond=often")
 
 
 def test_refusals_of_the_builder():
