@@ -67,15 +67,10 @@ class TileLibrary:
             self.entries[name] = (cls, config)
             sample = cls(config, tiles=self)
             sample._MustUse__silence = (
-                True  # asked for its ports only; `elaborate_tile` makes the one that is converted
+                True  # asked for its ports only; the one that is converted is made by sim.emit
             )
             self._signatures[name] = sample.signature
         return Placed(name, self._signatures[name])
-
-    def elaborate_tile(self, name: str) -> Any:
-        """The real component behind entry `name`, for conversion."""
-        cls, config = self.entries[name]
-        return cls(config, tiles=self)
 
 
 class ClockedTile(wiring.Component):

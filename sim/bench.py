@@ -54,12 +54,11 @@ def netlist_figures() -> list[Figure]:
     """The full-size chip's netlist, made from nothing in a process of its own: seconds, peak memory, size."""
     folder = ROOT / "build" / "bench-netlist"
     code = (
-        "import resource, shutil, sys, time\nfrom pathlib import Path\nstart = time.perf_counter()\n"
-        "from models import config\nfrom sim.netlist import write_netlist\nfolder = Path(sys.argv[1])\n"
+        "import shutil, sys, time\nfrom pathlib import Path\nstart = time.perf_counter()\n"
+        "from models import config\nfrom sim.netlist import peak_bytes, write_netlist\nfolder = Path(sys.argv[1])\n"
         "shutil.rmtree(folder, ignore_errors=True)\nn = write_netlist(config.find('gen3'), folder)\n"
         "size = sum(p.stat().st_size for p in n.sources)\n"
-        "peak = max(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))\n"
-        "print(time.perf_counter() - start, peak / 1048576, size / 1e6)\n"
+        "print(time.perf_counter() - start, peak_bytes() / 2**30, size / 1e6)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=ROOT, check=True

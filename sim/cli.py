@@ -149,10 +149,9 @@ def netlist(
     ] = False,
 ) -> None:
     """Generate a chip's Verilog, filelist, manifest and memory map."""
-    import resource
     import time
 
-    from sim.netlist import write_netlist
+    from sim.netlist import peak_bytes, write_netlist
 
     cfg = configs.find(config)
     start = time.perf_counter()
@@ -161,7 +160,7 @@ def netlist(
             cfg, out, progress=lambda name, done, known: status.update(f"tile {done} of {known}: {name}")
         )
     size = sum(p.stat().st_size for p in result.sources)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_bytes() / 2**20
     tiles = result.manifest["tiles"]
     instances = sum(t["instances"] for t in tiles.values())
     console.print(

@@ -3,7 +3,10 @@
 import os
 import re
 from collections.abc import Callable, Hashable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
@@ -12,6 +15,7 @@ from amaranth.back import verilog
 from rtl.tiles import TileLibrary, module_name
 
 AT_ZERO = "run_at_time_zero"
+Entries = dict[str, tuple[type, Hashable]]
 
 
 def emit_tile(
@@ -21,22 +25,54 @@ def emit_tile(
     inline: bool = False,
     top: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    jobs: int = 1,
 ) -> dict[str, str]:
     """Verilog of `cls(config, tiles=...)` and of all tiles below it: {module name: text}, the top first.
 
-    `top` names the top module (default: the tile's own name). `progress` is called with (module, done, known so far).
+    `top` names the top module (default: the tile's own name). `progress` is called with (module, done, known so far). `jobs`
+    processes convert tiles; order and text do not depend on it.
     """
+    own = module_name(cls, config)
+    texts: dict[str, str] = {}
+    children: dict[str, Entries] = {}
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else _Here() as pool:
+        known = {own}
+        pending = {pool.submit(_emit_one, cls, config, top or own, inline): own}
+        while pending:
+            for task in wait(pending, return_when=FIRST_COMPLETED).done:
+                name = pending.pop(task)
+                texts[name], children[name] = task.result()
+                for child, (below, its) in children[name].items():
+                    if child not in known:
+                        known.add(child)
+                        pending[pool.submit(_emit_one, below, its, child, inline)] = child
+                if progress is not None and name != own:
+                    progress(name, len(texts) - 1, len(known) - 1)
+    order = [own]
+    for name in order:
+        order += [child for child in children[name] if child not in order]
+    return {top or own if name == own else name: texts[name] for name in order}
+
+
+def _emit_one(cls: type, config: Hashable, name: str, inline: bool) -> tuple[str, Entries]:
+    """Text of one tile, and the tiles that it places, in their order."""
     tiles = TileLibrary(inline=inline)
-    top = top or module_name(cls, config)
-    out = {top: _convert(cls(config, tiles=tiles), top)}
-    done = 0
-    while done < len(tiles.entries):
-        name = list(tiles.entries)[done]
-        done += 1
-        if progress is not None:
-            progress(name, done, len(tiles.entries))
-        out[name] = _convert(tiles.elaborate_tile(name), name)
-    return out
+    return _convert(cls(config, tiles=tiles), name), tiles.entries
+
+
+class _Here:
+    """An executor that does its work when it is given."""
+
+    def __enter__(self) -> "_Here":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(function(*args))
+        return done
 
 
 def _convert(component: object, name: str) -> str:

@@ -6,6 +6,8 @@ hashes and children, instance totals) and the memory map as `memory_map.json`, `
 
 import hashlib
 import json
+import os
+import resource
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +33,17 @@ class Netlist:
     folder: Path
     sources: list[Path]
     manifest: dict[str, Any]
+
+
+def jobs() -> int:
+    """Processes that convert tiles: one for each processor that this one may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def peak_bytes() -> int:
+    """Most memory that making netlists has taken so far: this process, and its converters, each counted as the largest."""
+    own, largest = (resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return 1024 * (own + jobs() * largest)
 
 
 def generator_key(config: ChipConfig) -> str:
@@ -90,7 +103,7 @@ def _write(config: ChipConfig, folder: Path, progress: Callable[[str, int, int],
         manifest = json.loads((folder / "manifest.json").read_text())
         return Netlist(folder, [folder / "verilog" / f"{name}.v" for name in manifest["tiles"]], manifest)
     shutil.rmtree(folder, ignore_errors=True)
-    modules = emit_tile(Chip, config, top=TOP, progress=progress)
+    modules = emit_tile(Chip, config, top=TOP, progress=progress, jobs=jobs())
     sources = write_files(modules, folder / "verilog")
     manifest = _manifest(config, modules)
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")

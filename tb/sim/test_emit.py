@@ -2,7 +2,9 @@
 
 import re
 
+from models.config import find
 from rtl.control.errors import ErrorConfig, ErrorUnit
+from rtl.memory.psum import Psum
 from sim.emit import AT_ZERO, emit_tile, placed_tiles, write_files, write_if_changed
 from sim.runner import run_bench
 
@@ -32,3 +34,10 @@ def test_files_that_hold_the_text_are_left_alone(tmp_path):
     assert path.stat().st_mtime_ns == before
     write_if_changed(path, "two")
     assert path.read_text() == "two"
+
+
+def test_processes_change_nothing():
+    config = find("nano")
+    alone = emit_tile(Psum, config)
+    assert list(emit_tile(Psum, config, jobs=2).items()) == list(alone.items())
+    assert len(alone) > 3
