@@ -258,7 +258,7 @@ OPS: dict[Opcode, OpInfo] = {
         ALL,
         ("reg_op", "rd", "ra", "rb", "use_imm", "imm"),
         (),
-        "rd = a reg_op b, b = rb or imm; MOVE: ra is 0",
+        "rd = a reg_op b, b = rb or imm; MOVE takes b alone",
     ),
     Opcode.BRANCH: OpInfo(
         ALL,

@@ -441,7 +441,7 @@ class Machine:
                     for _ in range(TURN):
                         if not core.step(engine):
                             break
-                        moved = core.spinning < SPIN_LIMIT
+                        moved |= core.spinning < SPIN_LIMIT
             if not moved:
                 break
         for core in self.cores:

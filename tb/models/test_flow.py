@@ -3,8 +3,10 @@
 import pytest
 
 from models import flow, isa
+from models import machine as machines
 from models.access import AccessPattern
 from models.assembly import AssemblyError, assemble, disassemble, extent
+from models.config import find
 from models.formats import DType
 from models.image import Image
 from models.isa import AluOp, Cond, ErrorCode, Opcode, RegOp
@@ -107,6 +109,29 @@ def test_a_loop_that_issues_nothing_ends_in_the_watchdog():
     assert machine.cores[0].error.code == ErrorCode.WATCHDOG
     assert machine.cores[0].error.engine == isa.Engine.SYNC
     assert machine.cores[0].semaphores[done.index] == 1  # the other engines ran
+
+
+def test_a_core_that_spins_does_not_stop_another(monkeypatch):
+    monkeypatch.setattr(machines, "TURN", 1)
+    monkeypatch.setattr(machines, "SPIN_LIMIT", 5)
+    config = find("mini")
+    image = Image.empty(config)
+    for core in range(2):
+        program = Program(config)
+        if core == 0:
+            with program.vector.loop(20):
+                program.vector.tensor_copy(_word(0), _word(4), parts=1)
+        else:
+            program.sync.label("for ever")
+            program.sync.branch("for ever")
+        program.finish()
+        image.add_program(core, program, 0x1000 + core * 0x4000)
+    machine = Machine(config)
+    machine.load(image)
+    machine.run()
+    assert machine.cores[0].error is None
+    assert not any(e.running for e in machine.cores[0].engines.values())
+    assert machine.cores[1].error.code == ErrorCode.WATCHDOG
 
 
 def test_branches_forward_and_labels_in_text():
