@@ -16,6 +16,8 @@ from rich.table import Table
 from models import array, cast
 from models import config as configs
 from models.formats import DType
+from models.image import Image
+from models.program import Program
 from sim import probe
 from sim.main_job import run_digits
 from sim.run import run_image
@@ -129,6 +131,33 @@ def speed_figures() -> list[Figure]:
     ]
 
 
+def loop_cycles(body: int) -> float:
+    """Cycles of a turn of a loop of `body` NOPs, an addition and a branch on nano, memory answering after 20 cycles."""
+    cfg = configs.find("nano")
+    cycles = []
+    for turns in (1, 101):
+        program = Program(cfg)
+        with program.sync.loop(turns):
+            for _ in range(body):
+                program.sync.nop()
+        program.finish()
+        image = Image.empty(cfg)
+        image.add_program(0, program, 0x1000)
+        done = run_image(cfg, image)
+        if done.cores[0].error is not None:
+            raise RuntimeError(f"the loop ended in {done.cores[0].error}")
+        cycles.append(done.cycles)
+    return (cycles[1] - cycles[0]) / 100
+
+
+def loop_figures() -> list[Figure]:
+    """What a turn of a loop costs a sequencer, from the loop buffer and from memory."""
+    return [
+        at_most("loop of 3 instructions: a turn", loop_cycles(1), "cycles", 16),
+        Figure("loop of 32 instructions, more than are kept: a turn", loop_cycles(30), "cycles", "-", True),
+    ]
+
+
 def digits_figures(console: Console) -> list[Figure]:
     """The main job, warm: wall time, accuracy, and whether it is right."""
     start = time.perf_counter()
@@ -169,6 +198,7 @@ def run_bench_suite(console: Console, *, quick: bool = False) -> bool:
         ("golden model", model_figures),
         ("simulation speed", speed_figures),
         ("GEMM", gemm_figures),
+        ("loops", loop_figures),
         ("digits", lambda: digits_figures(console)),
     ]
     if not quick:

@@ -35,7 +35,8 @@ def emit_tile(
     own = module_name(cls, config)
     texts: dict[str, str] = {}
     children: dict[str, Entries] = {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) if jobs > 1 else _Here() as pool:
+    # Forked: a spawned process would run the caller's script again, which need not be guarded for that.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) if jobs > 1 else _Here() as pool:
         known = {own}
         pending = {pool.submit(_emit_one, cls, config, top or own, inline): own}
         while pending:

@@ -1,6 +1,10 @@
 """Verilog text: what is done to it so that every simulator starts alike."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 from models.config import find
 from rtl.control.errors import ErrorConfig, ErrorUnit
@@ -41,3 +45,22 @@ def test_processes_change_nothing():
     alone = emit_tile(Psum, config)
     assert list(emit_tile(Psum, config, jobs=2).items()) == list(alone.items())
     assert len(alone) > 3
+
+
+def test_a_script_needs_no_guard(tmp_path):
+    """Processes must not run the caller's file again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from models.config import find\nfrom rtl.memory.psum import Psum\nfrom sim.emit import emit_tile\n"
+        "print(len(emit_tile(Psum, find('nano'), jobs=2)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 3
