@@ -26,7 +26,7 @@ def test_table_and_json(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "ROOT", tmp_path)
     monkeypatch.setattr(bench, "OUT", tmp_path / "build" / "bench.json")
     figures = [Figure("one", 1.5, "s", "<= 2", True), Figure("two", 3.0, "s", "<= 2", False)]
-    for name in ("model_figures", "speed_figures", "gemm_figures"):
+    for name in ("model_figures", "speed_figures", "gemm_figures", "loop_figures"):
         monkeypatch.setattr(bench, name, lambda: [])
     monkeypatch.setattr(bench, "digits_figures", lambda console: figures)
     console = Console(record=True, width=120)
