@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module, Value
+from amaranth import ClockDomain, ClockSignal, DomainRenamer, Module, ResetSignal, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -30,6 +30,8 @@ class Core(wiring.Component):
     -------
     control: host side of the core's registers. read0 ..., write0 ...: to the memory channels, through register slices (a cycle each way).
     core_index, chip_id: the core's and the chip's numbers in addresses.
+
+    Everything inside is reset a cycle after `rst`, by a register of the core's own.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -42,6 +44,13 @@ class Core(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        # A reset wire that ends in a register here is short on a chip; and it spares a simulator from computing every register's next
+        # value whenever an input of the core changes, because `rst` no longer is one that they all depend on.
+        held = Signal(name="held_rst", init=1, reset_less=True)
+        inside = ClockDomain("inside", local=True)
+        m.domains += inside
+        m.d.sync += held.eq(ResetSignal("sync"))
+        m.d.comb += [inside.clk.eq(ClockSignal("sync")), inside.rst.eq(held)]
         blocks = {
             "control": ControlUnit,
             "tensor": TensorEngine,
@@ -54,7 +63,7 @@ class Core(wiring.Component):
         placed: dict[str, Any] = {}
         for name, cls in blocks.items():
             placed[name] = self.tiles.place(cls, self.config)
-            m.submodules[name] = placed[name]
+            m.submodules[name] = DomainRenamer("inside")(placed[name])
         control, tensor, vector, scalar, dma, sbuf, psum = placed.values()
 
         connect(m, control.control, flipped(self.control))
@@ -91,7 +100,7 @@ class Core(wiring.Component):
         """Registers between a stream inside the core and one outside: wires across the chip start and end in them."""
         width = Value.cast(source.payload).shape().width
         part = self.tiles.place(RegisterSlice, SliceConfig(width=width))
-        m.submodules[name] = part
+        m.submodules[name] = DomainRenamer("inside")(part)
         m.d.comb += [
             part.i.valid.eq(source.valid),
             part.i.payload.eq(source.payload),

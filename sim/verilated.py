@@ -90,7 +90,7 @@ def _options(threads: int, *, hierarchical: bool) -> list[str]:
         options += f" -CFLAGS {flag}"
     if hierarchical:
         # Blocks share nothing, so two threads may be in two of them.
-        options += " --hierarchical --threads-dpi all"
+        options += " --hierarchical --threads-dpi all --threads-max-mtasks 8"
     return [*options.split(), *SHARE_CODE]
 
 

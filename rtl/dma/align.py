@@ -91,7 +91,8 @@ class Aligner(ClockedTile):
         end = Signal(OFFSET_BITS)
         m.d.comb += end.eq(job.dst + job.bytes[:OFFSET_BITS] - 1)
         strobe = Cat([(~first | (job.dst <= i)) & (~last | (end >= i)) for i in range(BEAT_BYTES)])
-        silent = self.mute | poisoned | (take & self.beat.payload.error)
+        # What is offered must not depend on whether it is taken, so not on `take`.
+        silent = self.mute | poisoned | (need & self.beat.valid & self.beat.payload.error)
         m.d.comb += [
             self.out.payload.data.eq(
                 Cat(
