@@ -44,6 +44,20 @@ class AccessPattern:
             n *= count
         return n
 
+    def inner(self, axes: int) -> int:
+        """Elements of the `axes` innermost of four dimensions."""
+        n = 1
+        for _, count in self.padded()[AP_DIMS - axes :]:
+            n *= count
+        return n
+
+    def outer(self, axes: int) -> int:
+        """Places of the dimensions outside the `axes` innermost of four."""
+        n = 1
+        for _, count in self.padded()[: AP_DIMS - axes]:
+            n *= count
+        return n
+
     def padded(self) -> list[tuple[int, int]]:
         """The dims as exactly four, outer ones added as (0, 1)."""
         return [(0, 1)] * (AP_DIMS - len(self.dims)) + list(self.dims)

@@ -90,6 +90,35 @@ def alu(op: AluOp, a: F32, b: F32) -> F32:
     return table[op](a, b)
 
 
+IDENTITY = {
+    AluOp.ADD: 0x80000000,
+    AluOp.MUL: 0x3F800000,
+    AluOp.MAX: 0xFF800000,
+    AluOp.MIN: 0x7F800000,
+    AluOp.ABS_MAX: 0,
+    AluOp.LOGICAL_AND: 0x3F800000,
+    AluOp.LOGICAL_OR: 0,
+    AluOp.LOGICAL_XOR: 0,
+}
+"""Operations that can reduce, and the FP32 code that each starts from: it leaves any number as it is (-0 for ADD)."""
+PARTIALS = 4
+"""Running values of a reduction: element i goes to number i mod PARTIALS, so that an ALU takes one a cycle."""
+
+
+def reduce(op: AluOp, x: F32) -> F32:
+    """`op` over the last axis, [..., N] to [...]: partials p start at the identity, then (p0 op p1) op (p2 op p3)."""
+    identity = np.array([IDENTITY[op]], dtype=np.uint32).view(np.float32)[0]
+    *shape, n = x.shape
+    rounds = -(-n // PARTIALS)
+    padded = np.full((*shape, rounds * PARTIALS), identity)
+    padded[..., :n] = x
+    partial = np.full((*shape, PARTIALS), identity)
+    for k in range(rounds):
+        partial = alu(op, padded[..., k * PARTIALS : (k + 1) * PARTIALS], partial)
+    halves = alu(op, partial[..., ::2], partial[..., 1::2])
+    return alu(op, halves[..., 0], halves[..., 1])
+
+
 def two_sum(a: F64, b: F64) -> tuple[F64, F64]:
     """(s, e): s = fl(a + b), and a + b = s + e exactly (Knuth). e is NaN where s is not finite."""
     s = a + b

@@ -112,6 +112,8 @@ class Flag(enum.IntFlag):
     """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first."""
     REVERSE1 = 16
     """The same: op1 has imm1, or src1's element, first."""
+    NEGATE = 32
+    """TENSOR_REDUCE: the result with its sign changed."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -167,9 +169,10 @@ SMALL = (
         "flags",
         20,
         1,
-        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1",
+        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate",
     ),
-    Field("imm0", 24, 4, doc="FP32 operand of op0; ACTIVATE: scale"),
+    Field("axes", 21, 1, doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4"),
+    Field("imm0", 24, 4, doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value"),
     Field("imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias"),
 )
 
@@ -237,6 +240,8 @@ class Opcode(enum.IntEnum):
     TENSOR_TENSOR = 0x31
     TENSOR_SCALAR = 0x32
     SCALAR_TENSOR_TENSOR = 0x33
+    TENSOR_REDUCE = 0x34
+    MEMSET = 0x35
     ACTIVATE = 0x40
 
 
@@ -307,6 +312,16 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "op1", "flags", "imm0"),
         ("dst", "src0", "src1"),
         "dst = cast((src0 op0 imm0) op1 src1), in FP32",
+    ),
+    Opcode.TENSOR_REDUCE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "flags", "axes"),
+        ("dst", "src0"),
+        "dst = cast(op0 over the `axes` innermost dimensions of src0), in FP32, one result for each place of the outer ones: element i of a "
+        "group goes to partial i mod 4, each from op0's identity on; then (p0 op0 p1) op0 (p2 op0 p3). op0: add, mul, max, min, abs_max, logical",
+    ),
+    Opcode.MEMSET: OpInfo(
+        frozenset({Engine.VECTOR}), ("parts", "flags", "imm0"), ("dst",), "dst = cast(imm0), every element"
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from models import array, cast, encoding, flow, fp, functions, isa
+from models import array, encoding, flow, isa
 from models.access import AccessPattern
 from models.config import ChipConfig
-from models.formats import FLOATS, INTS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
-from models.functions import ActFunc
+from models.elements import VECTOR_OPS, ElementEngines
+from models.fault import Fault, legal
+from models.formats import MAC_CLASSES, MX_ROWS, PACKED, DType
 from models.image import Image, check_fits
 from models.isa import (
     CONTROL,
     INSTR_BYTES,
-    AluOp,
     Engine,
     ErrorCode,
     Flag,
@@ -33,26 +33,10 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 
 
-VECTOR_OPS = {
-    Opcode.TENSOR_COPY: int(Flag.SATURATE),
-    Opcode.TENSOR_TENSOR: int(Flag.SATURATE),
-    Opcode.TENSOR_SCALAR: int(Flag.SATURATE | Flag.SRC1_SCALAR | Flag.REVERSE0 | Flag.REVERSE1),
-    Opcode.SCALAR_TENSOR_TENSOR: int(Flag.SATURATE | Flag.REVERSE0 | Flag.REVERSE1),
-}
-"""The vector engine's own opcodes, and the flags that each may have."""
-
 TURN = 10_000
 """Instructions that an engine may run before the others get their turn."""
 SPIN_LIMIT = 200_000
 """Instructions in a row that only a sequencer sees, after which a core counts as hung."""
-
-
-class Fault(Exception):  # noqa: N818 - the field's word for it
-    """An instruction that stops its core: cause and address."""
-
-    def __init__(self, code: ErrorCode, addr: int = 0):
-        super().__init__(f"{code.name} at {addr:#x}")
-        self.code, self.addr = code, addr
 
 
 @dataclass(slots=True)
@@ -63,11 +47,6 @@ class ErrorRecord:
     engine: Engine
     index: int
     addr: int
-
-
-def _field(ok: bool) -> None:
-    if not ok:
-        raise Fault(ErrorCode.ILLEGAL_FIELD)
 
 
 @dataclass(slots=True)
@@ -98,7 +77,7 @@ class Counters:
     dma_bytes: int = 0
 
 
-class Core:
+class Core(ElementEngines):
     """State and behaviour of one core."""
 
     def __init__(self, chip: "Machine", number: int):
@@ -155,10 +134,10 @@ class Core:
         if raw["opcode"] not in list(Opcode) or engine not in isa.OPS[Opcode(raw["opcode"])].engines:
             raise Fault(ErrorCode.ILLEGAL_OPCODE)
         count = len(self.semaphores)
-        _field(raw["wait_mode"] in list(WaitMode) and raw["update_mode"] in list(UpdateMode))
+        legal(raw["wait_mode"] in list(WaitMode) and raw["update_mode"] in list(UpdateMode))
         flow.check(Opcode(raw["opcode"]), raw)
-        _field(raw["wait_mode"] == WaitMode.NONE or raw["wait_sem"] < count)
-        _field(raw["update_mode"] == UpdateMode.NONE or raw["update_sem"] < count)
+        legal(raw["wait_mode"] == WaitMode.NONE or raw["wait_sem"] < count)
+        legal(raw["update_mode"] == UpdateMode.NONE or raw["update_sem"] < count)
         return Opcode(raw["opcode"])
 
     def _update(self, raw: dict[str, int]) -> None:
@@ -181,54 +160,16 @@ class Core:
         elif opcode == Opcode.ACTIVATE:
             self._activate(word, raw)
 
-    # --- access ----------------------------------------------------------------------------------------------
-    def _space(self, space: Space) -> U8:
-        return self.sbuf if space == Space.SBUF else self.psum
-
-    def _pattern(self, word: bytes, name: str, parts: int, *, scale: bool = False) -> AccessPattern:
-        raw = encoding.raw_ap(word, name)
-        _field(raw["dtype"] in list(DType) and raw["space"] in list(Space))
-        ap = encoding.ap_from_raw(raw)
-        _field(ap.addr % dtype_bytes(ap.dtype) == 0)
-        if not scale:
-            _field(ap.part % (self.config.partitions // 4) == 0 and ap.part + parts <= self.config.partitions)
-        return ap
-
-    def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
-        addresses = ap.addresses()
-        limit = self._space(ap.space).shape[1]
-        bad = (addresses < 0) | (addresses + dtype_bytes(ap.dtype) > limit)
-        if bad.any():
-            code = ErrorCode.SBUF_RANGE if ap.space == Space.SBUF else ErrorCode.PSUM_RANGE
-            raise Fault(code, int(addresses[bad][0]) & 0xFFFFFFFF)
-        return addresses
-
-    def _read(self, ap: AccessPattern, parts: int) -> U32:
-        """Raw elements, uint32 [parts, size]."""
-        addresses = self._addresses(ap)
-        rows = self._space(ap.space)[ap.part : ap.part + parts]
-        out = np.zeros((parts, addresses.size), dtype=np.uint32)
-        for byte in range(dtype_bytes(ap.dtype)):
-            out |= rows[:, addresses + byte].astype(np.uint32) << np.uint32(8 * byte)
-        return out
-
-    def _write(self, ap: AccessPattern, parts: int, raw: U32) -> None:
-        addresses = self._addresses(ap)
-        rows = self._space(ap.space)[ap.part : ap.part + parts]
-        last = _last_writes(addresses)
-        for byte in range(dtype_bytes(ap.dtype)):
-            rows[:, addresses[last] + byte] = (raw[:, last] >> np.uint32(8 * byte)).astype(np.uint8)
-
     # --- tensor ----------------------------------------------------------------------------------------------
     def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:
         ap = self._pattern(word, "src0", parts)
-        _field(ap.dtype in self.config.tensor.formats and ap.space == Space.SBUF)
+        legal(ap.dtype in self.config.tensor.formats and ap.space == Space.SBUF)
         if ap.dtype not in PACKED:
             return ap, None
         scale = self._pattern(word, "src1", 0, scale=True)
         offsets = (0, 4, 8, 12) if self.config.partitions >= 32 else (0,)
-        _field(scale.dtype == DType.E8M0 and scale.space == Space.SBUF and scale.part in offsets)
-        _field(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
+        legal(scale.dtype == DType.E8M0 and scale.space == Space.SBUF and scale.part in offsets)
+        legal(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
         return ap, scale
 
     def _scales(self, scale: AccessPattern, part: int, k: int) -> U8:
@@ -241,14 +182,14 @@ class Core:
 
     def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
         k, m = raw["parts"], raw["cols"]
-        _field(1 <= k <= self.config.partitions and 1 <= m <= self.config.partitions)
+        legal(1 <= k <= self.config.partitions and 1 <= m <= self.config.partitions)
         return k, m
 
     def _load_stationary(self, word: bytes, raw: dict[str, int]) -> None:
         k, m = self._shape(raw)
-        _field(raw["flags"] == 0)
+        legal(raw["flags"] == 0)
         ap, scale = self._operand(word, k)
-        _field(ap.size == m)
+        legal(ap.size == m)
         words = self._read(ap, k)
         self.stationary = Stationary(
             ap.dtype, words, self._scales(scale, ap.part, k) if scale is not None else None
@@ -256,15 +197,15 @@ class Core:
 
     def _matmul(self, word: bytes, raw: dict[str, int]) -> None:
         k, m = self._shape(raw)
-        _field(raw["flags"] in (0, Flag.ACCUMULATE))
+        legal(raw["flags"] in (0, Flag.ACCUMULATE))
         held = self.stationary
-        _field(held is not None and held.words.shape == (k, m))
+        legal(held is not None and held.words.shape == (k, m))
         assert held is not None
         ap, scale = self._operand(word, k)
-        _field(any({ap.dtype, held.dtype} <= c for c in MAC_CLASSES))
+        legal(any({ap.dtype, held.dtype} <= c for c in MAC_CLASSES))
         dst = self._pattern(word, "dst", m)
-        _field(dst.dtype == DType.FP32 and dst.space == Space.PSUM and dst.size == ap.size)
-        _field(ap.size <= self.config.psum.bank_bytes // 4)
+        legal(dst.dtype == DType.FP32 and dst.space == Space.PSUM and dst.size == ap.size)
+        legal(ap.size <= self.config.psum.bank_bytes // 4)
         if ap.size == 0:
             return
         addresses = self._addresses(dst)
@@ -286,65 +227,6 @@ class Core:
         if add:
             result = array.accumulate(words[:, at].view(np.float32), result)
         words[:, at] = result.view(np.uint32)
-
-    # --- vector ----------------------------------------------------------------------------------------------
-    def _vector(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
-        parts, flags = raw["parts"], raw["flags"]
-        _field(1 <= parts <= self.config.partitions)
-        scalar = opcode == Opcode.TENSOR_SCALAR and bool(flags & Flag.SRC1_SCALAR)
-        _field(flags & ~VECTOR_OPS[opcode] == 0)
-        op0, op1 = raw["op0"], raw["op1"]
-        _field(op0 in list(AluOp) and op1 in list(AluOp))
-        _field(opcode != Opcode.TENSOR_COPY or (op0 == 0 and op1 == 0))
-        _field(opcode != Opcode.TENSOR_TENSOR or op1 == 0)
-        dst, src0 = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
-        pair = opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
-        src1 = self._pattern(word, "src1", parts) if scalar or pair else None
-        _field(dst.size == src0.size and (src1 is None or src1.size == (1 if scalar else dst.size)))
-        if opcode == Opcode.TENSOR_COPY and src0.dtype == dst.dtype:
-            self._write(dst, parts, self._read(src0, parts))
-            return
-        readable = {*FLOATS, *INTS, DType.E8M0}
-        _field(
-            dst.dtype in readable - {DType.E8M0}
-            and src0.dtype in readable
-            and (src1 is None or src1.dtype in readable)
-        )
-        self._addresses(dst)
-        value = cast.decode(src0.dtype, self._read(src0, parts))
-        if opcode == Opcode.TENSOR_COPY:
-            result = value
-        else:
-            if src1 is not None:
-                other = np.broadcast_to(cast.decode(src1.dtype, self._read(src1, parts)), value.shape)
-            first = second = _filled(value, raw["imm0"])
-            if opcode == Opcode.TENSOR_SCALAR:
-                second = _filled(value, raw["imm1"])
-            if src1 is not None:
-                first, second = (first, other) if opcode == Opcode.SCALAR_TENSOR_TENSOR else (other, second)
-            result = _ordered(AluOp(op0), value, first, flags & Flag.REVERSE0)
-            if opcode != Opcode.TENSOR_TENSOR:
-                result = _ordered(AluOp(op1), result, second, flags & Flag.REVERSE1)
-        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
-
-    # --- scalar ----------------------------------------------------------------------------------------------
-    def _activate(self, word: bytes, raw: dict[str, int]) -> None:
-        parts, flags = raw["parts"], raw["flags"]
-        _field(1 <= parts <= self.config.partitions)
-        _field(flags & ~int(Flag.SATURATE | Flag.SRC1_SCALAR) == 0 and raw["op0"] in list(ActFunc))
-        dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
-        writable = {*FLOATS, *INTS}
-        _field(dst.size == src.size and dst.dtype in writable and src.dtype in writable | {DType.E8M0})
-        scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
-        offset = np.full((parts, 1), bias)
-        if flags & Flag.SRC1_SCALAR:
-            pattern = self._pattern(word, "src1", parts)
-            _field(pattern.size == 1 and pattern.dtype == DType.FP32)
-            offset = self._read(pattern, parts).view(np.float32)
-        self._addresses(dst)
-        x = cast.decode(src.dtype, self._read(src, parts))
-        result = functions.activate(ActFunc(raw["op0"]), x, scale, offset)
-        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
 
     # --- DMA -------------------------------------------------------------------------------------------------
     def _dma(self, raw: dict[str, int]) -> None:
@@ -382,22 +264,6 @@ class Core:
         if partition >= cfg.partitions or start + n > rows.shape[1]:
             raise bad
         return rows[partition, start : start + n]
-
-
-def _filled(like: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
-    """An immediate for every element."""
-    return np.full(like.shape, bits, dtype=np.uint32).view(np.float32)
-
-
-def _ordered(op: AluOp, a: NDArray[np.float32], b: NDArray[np.float32], reverse: int) -> NDArray[np.float32]:
-    """a op b, or b op a."""
-    return fp.alu(op, b, a) if reverse else fp.alu(op, a, b)
-
-
-def _last_writes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of the last write to each distinct address, so that repeats resolve in program order."""
-    _, reverse_first = np.unique(addresses[::-1], return_index=True)
-    return np.sort(addresses.size - 1 - reverse_first)
 
 
 def _distinct_runs(addresses: NDArray[np.int64]) -> Iterator[slice]:

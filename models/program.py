@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from models import isa
+from models import fp, isa
 from models.access import AccessPattern
 from models.checks import Checker, ProgramError
 from models.config import ChipConfig
@@ -319,6 +319,45 @@ class Stream(ControlFlow):
         srcs = {"src0": src0, "src1": src1}
         self._checked(Opcode.SCALAR_TENSOR_TENSOR, lambda: self._vector(dst, srcs, parts))
         return self.emit(Opcode.SCALAR_TENSOR_TENSOR, fields, {"dst": dst, **srcs}, **sync)
+
+    def tensor_reduce(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        op: AluOp,
+        *,
+        parts: int,
+        axes: int = 1,
+        negate: bool = False,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(op over the `axes` innermost of src's dimensions); `negate` changes the results' sign (models.fp.reduce)."""
+
+        def check() -> None:
+            if op not in fp.IDENTITY:
+                allowed = ", ".join(o.name for o in fp.IDENTITY)
+                raise ValueError(f"op must be one of {allowed}, not {AluOp(op).name}")
+            if not 1 <= axes <= isa.AP_DIMS:
+                raise ValueError(f"axes must be from 1 to {isa.AP_DIMS}, not {axes!r}")
+            self.program.checker.vector(dst, {"src0": src}, parts, copy=False)
+            if dst.size != src.outer(axes):
+                raise ValueError(f"dst must have {src.outer(axes)} elements, not {dst.size}")
+            if src.inner(axes) < 1:
+                raise ValueError("src0 must have one element or more for each result, not 0")
+
+        self._checked(Opcode.TENSOR_REDUCE, check)
+        flags = Flag.SATURATE * saturate + Flag.NEGATE * negate
+        fields = {"parts": parts, "op0": op, "axes": axes, "flags": flags}
+        return self.emit(Opcode.TENSOR_REDUCE, fields, {"dst": dst, "src0": src}, **sync)
+
+    def memset(
+        self, dst: AccessPattern, value: float, *, parts: int, saturate: bool = False, **sync: Any
+    ) -> int:
+        """dst = cast(value), every element."""
+        self._checked(Opcode.MEMSET, lambda: self._vector(dst, {}, parts))
+        fields = {"parts": parts, "flags": Flag.SATURATE * saturate, "imm0": fp32_bits(value)}
+        return self.emit(Opcode.MEMSET, fields, {"dst": dst}, **sync)
 
     def activate(
         self,

@@ -1,4 +1,4 @@
-"""Vector engine: TENSOR_COPY, TENSOR_TENSOR, TENSOR_SCALAR, SCALAR_TENSOR_TENSOR."""
+"""Vector engine: copies and casts, arithmetic element by element, reductions, fills."""
 
 from typing import Any
 
@@ -22,7 +22,8 @@ from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.tiles import TileLibrary
 from rtl.vector.front import CheckedLayout, VectorFront
-from rtl.vector.lane import FP32_CODE, LATENCY, LaneConfig, VectorLane
+from rtl.vector.groups import GroupControl
+from rtl.vector.lane import FP32_CODE, LATENCY, REDUCE_LATENCY, LaneConfig, VectorLane
 
 RESULTS = 16
 """Results on their way through the lanes or waiting to be written."""
@@ -39,7 +40,8 @@ class VectorEngine(wiring.Component):
     been written; where several patterns leave their memories it is the one that does so first in time. Nothing is accepted from the cycle
     after `error_valid` on until `clear`; what was accepted before is forgotten.
 
-    Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once.
+    Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once (a reduction 25, and its groups are
+    filled up to a multiple of four elements).
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -102,7 +104,7 @@ class VectorEngine(wiring.Component):
                     m.next = "IDLE"
         m.d.comb += [
             front.checked.ready.eq(start),
-            readers[0].start.valid.eq(start),
+            readers[0].start.valid.eq(start & ~checked.fill),
             readers[0].start.payload.ap.eq(instr.src0),
             readers[0].start.payload.size.eq(log2_bytes(instr.src0.dtype)),
             readers[1].start.valid.eq(start & (checked.pair | checked.scalar)),
@@ -118,59 +120,88 @@ class VectorEngine(wiring.Component):
             *(unit.clear.eq(flush) for unit in (*readers, writer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~readers[0].idle | ~readers[1].idle | ~writer.idle),
         ]
-        self._lanes(m, now, readers, writer, have_scalar, flush)
+        m.submodules.groups = groups = self.tiles.place(GroupControl, None)
+        left = Signal(len(checked.count))
+        m.d.comb += [
+            groups.start.eq(start),
+            groups.group.eq(checked.group),
+            groups.on.eq(now.reduce & ~idle),
+        ]
+        with m.If(start):
+            m.d.sync += left.eq(checked.count)
+        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left)
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
 
     def _lanes(
-        self, m: Module, now: Any, readers: list[Any], writer: Any, have_scalar: Signal, flush: Signal
+        self,
+        m: Module,
+        now: Any,
+        readers: list[Any],
+        writer: Any,
+        have_scalar: Signal,
+        flush: Signal,
+        groups: Any,
+        left: Signal,
     ) -> None:
-        """Operands into the lanes while there is room for their results."""
+        """Operands into the lanes while there is room for their results. `left`: elements that a fill has still to give."""
         p = self.config.partitions
         m.submodules.results = results = self.tiles.place(Queue, QueueConfig(width=32 * p, depth=RESULTS))
         instr = now.issue.instr
         scalar = Signal(lanes_layout(p), reset_less=True)
         first, second = readers[0].out, readers[1].out
-        fire, credit = Signal(), Signal(range(RESULTS + 1), init=RESULTS)
+        # fire: an element enters; enters: one that gives a result
+        fire, enters, credit = Signal(), Signal(), Signal(range(RESULTS + 1), init=RESULTS)
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
+        there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
-            fire.eq(first.valid & second_ok & (credit != 0) & ~flush),
-            first.ready.eq(fire),
+            fire.eq(there & second_ok & (credit != 0) & ~flush & ~now.reduce),
+            enters.eq(fire | groups.result),
+            first.ready.eq((fire & ~now.fill) | groups.take),
             second.ready.eq(Mux(now.pair, fire, now.scalar & ~have_scalar)),
             taken.eq(results.o.valid & results.o.ready),
         ]
         with m.If(now.scalar & ~have_scalar & second.valid & second.ready):
             m.d.sync += [have_scalar.eq(1), scalar.eq(second.payload.data)]
-        m.d.sync += credit.eq(credit - fire + taken)
-        under_way = Signal(LATENCY)
-        m.d.sync += under_way.eq((under_way << 1) | fire)
+        with m.If(fire):
+            m.d.sync += left.eq(left - 1)
+        m.d.sync += credit.eq(credit - enters + taken)
+        under_way = Signal(REDUCE_LATENCY)
+        m.d.sync += under_way.eq((under_way << 1) | enters)
         with m.If(flush):
-            m.d.sync += [credit.eq(RESULTS), under_way.eq(0)]
+            m.d.sync += [credit.eq(RESULTS), under_way.eq(0), left.eq(0)]
         imm = ~now.pair & ~now.scalar
-        saturate, reverse0 = (f.bit_length() - 1 for f in (Flag.SATURATE, Flag.REVERSE0))
+        saturate, reverse0, negate = (f.bit_length() - 1 for f in (Flag.SATURATE, Flag.REVERSE0, Flag.NEGATE))
+        m.d.comb += [
+            groups.negate.eq(instr.flags[negate]),
+            groups.op.eq(instr.op0),
+            groups.valid.eq(first.valid & ~flush),
+            groups.room.eq((credit != 0) & ~flush),
+        ]
         outs: list[Value] = []
         for i in range(p):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             m.d.comb += [
-                lane.a.eq(first.payload.data[i]),
+                lane.a.eq(Mux(now.fill, instr.imm0, first.payload.data[i])),
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
                 lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
                 lane.reverse0.eq(instr.flags[reverse0]),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
-                lane.a_dtype.eq(instr.src0.dtype),
+                lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
                 lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
                 lane.o_dtype.eq(instr.dst.dtype),
                 lane.op0.eq(instr.op0),
-                lane.op1.eq(instr.op1),
+                lane.op1.eq(Mux(now.reduce, instr.op0, instr.op1)),
+                lane.reduce.eq(groups.control),
                 lane.saturate.eq(instr.flags[saturate]),
                 lane.copy.eq(now.copy),
             ]
             outs.append(lane.o)
         m.d.comb += [
             results.clear.eq(flush),
-            results.i.valid.eq(under_way[-1]),
+            results.i.valid.eq(Mux(now.reduce, under_way[-1], under_way[LATENCY - 1])),
             results.i.payload.eq(Cat(outs)),
             writer.data.valid.eq(results.o.valid),
             writer.data.payload.as_value().eq(results.o.payload),

@@ -4,18 +4,20 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import C, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from models.config import ChipConfig
-from models.formats import FLOATS, INTS, DType
-from models.isa import AluOp, Flag, Opcode, Space
-from models.machine import VECTOR_OPS
+from models.elements import MOST_REDUCED, NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.formats import DType
+from models.fp import IDENTITY
+from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
 from rtl.lib.element import log2_bytes
 from rtl.tiles import TileLibrary
+from rtl.vector.groups import GROUP_BITS
 
 SIZE = SizeConfig(bits=64)
 """Sizes are compared exactly: the largest product of four counts has 64 bits."""
@@ -25,6 +27,7 @@ class CheckedLayout(data.StructLayout):
     """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
 
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
+    reduce: groups of `group` elements give one result each. fill: no source, `count` elements.
     """
 
     def __init__(self) -> None:
@@ -36,6 +39,10 @@ class CheckedLayout(data.StructLayout):
                 "pair": unsigned(1),
                 "second": unsigned(1),
                 "scalar": unsigned(1),
+                "reduce": unsigned(1),
+                "fill": unsigned(1),
+                "group": unsigned(GROUP_BITS),
+                "count": unsigned(SIZE.bits),
             }
         )
 
@@ -68,18 +75,30 @@ class VectorFront(wiring.Component):
         instr = item.issue.instr
         wait = Signal(range(LATENCY + 1))
         sizes = {}
-        for name in ("dst", "src0", "src1"):
+        given = self.issue.payload.instr
+        reduces = given.opcode == Opcode.TENSOR_REDUCE
+        inner, outer = [], []
+        for n in range(AP_DIMS):
+            count, is_inner = getattr(given.src0, f"count{n}"), given.axes > AP_DIMS - 1 - n
+            inner.append(Mux(is_inner, count, 1))
+            outer.append(Mux(reduces & is_inner, 1, count))
+        # A reduction has no src1: that operand's unit measures its groups.
+        counts = {
+            "dst": [getattr(given.dst, f"count{n}") for n in range(AP_DIMS)],
+            "src0": outer,
+            "src1": [Mux(reduces, i, getattr(given.src1, f"count{n}")) for n, i in enumerate(inner)],
+        }
+        for name, four in counts.items():
             unit = self.tiles.place(PatternSize, SIZE)
             m.submodules[f"size_{name}"] = unit
-            ap = getattr(self.issue.payload.instr, name)
             m.d.comb += [
                 unit.start.eq(self.issue.valid & self.issue.ready),
-                unit.counts.as_value().eq(Cat(ap.count0, ap.count1, ap.count2, ap.count3)),
+                *(unit.counts[n].eq(value) for n, value in enumerate(four)),
             ]
             sizes[name] = unit.size
         copy = (instr.opcode == Opcode.TENSOR_COPY) & (instr.dst.dtype == instr.src0.dtype)
         last = instr.opcode == Opcode.SCALAR_TENSOR_TENSOR
-        pair = (instr.opcode == Opcode.TENSOR_TENSOR) | last
+        pair = _one_of(instr.opcode, PAIRS)
         scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
         scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
@@ -105,6 +124,10 @@ class VectorFront(wiring.Component):
                         item.pair.eq(pair),
                         item.second.eq(last),
                         item.scalar.eq(scalar),
+                        item.reduce.eq(instr.opcode == Opcode.TENSOR_REDUCE),
+                        item.fill.eq(instr.opcode == Opcode.MEMSET),
+                        item.group.eq(sizes["src1"]),
+                        item.count.eq(sizes["dst"]),
                     ]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
@@ -133,9 +156,7 @@ class VectorFront(wiring.Component):
     ) -> Signal:
         """The field rules of models.machine for this engine's own opcodes."""
         dst, src0, src1, parts = instr.dst, instr.src0, instr.src1, instr.parts
-        is_copy = instr.opcode == Opcode.TENSOR_COPY
-        writable = {*FLOATS, *INTS}
-        readable = {*writable, DType.E8M0}
+        reduce, fill = instr.opcode == Opcode.TENSOR_REDUCE, instr.opcode == Opcode.MEMSET
         top = max(AluOp).value
         # All eight bits: the complement of a narrower constant would let the upper ones pass.
         allowed = Signal(8)
@@ -150,22 +171,27 @@ class VectorFront(wiring.Component):
             & ((instr.flags & ~allowed) == 0)
             & (instr.op0 <= top)
             & (instr.op1 <= top)
-            & ~(is_copy & ((instr.op0 != 0) | (instr.op1 != 0)))
-            & ~((instr.opcode == Opcode.TENSOR_TENSOR) & (instr.op1 != 0))
+            & ~(_one_of(instr.opcode, NO_OP) & (instr.op0 != 0))
+            & ~(_one_of(instr.opcode, (*NO_OP, *ONE_OP)) & (instr.op1 != 0))
+            & ~(reduce & ~(_one_of(instr.op0, IDENTITY) & (instr.axes >= 1) & (instr.axes <= AP_DIMS)))
         )
         types = copy | (
-            _one_of(dst.dtype, sorted(writable))
-            & _one_of(src0.dtype, sorted(readable))
-            & (~second | _one_of(src1.dtype, sorted(readable)))
+            _one_of(dst.dtype, sorted(WRITABLE))
+            & (fill | _one_of(src0.dtype, sorted(READABLE)))
+            & (~second | _one_of(src1.dtype, sorted(READABLE)))
         )
-        shape = (sizes["dst"] == sizes["src0"]) & (~second | (sizes["src1"] == Mux(scalar, 1, sizes["dst"])))
+        shape = (
+            (fill | (sizes["dst"] == sizes["src0"]))
+            & (~second | (sizes["src1"] == Mux(scalar, 1, sizes["dst"])))
+            & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
+        )
         legal = Signal()
         m.d.comb += legal.eq(
             fields
             & types
             & shape
             & self._pattern(m, "dst", dst, parts)
-            & self._pattern(m, "src0", src0, parts)
+            & (fill | self._pattern(m, "src0", src0, parts))
             & (~second | self._pattern(m, "src1", src1, parts))
         )
         return legal

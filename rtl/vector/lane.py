@@ -3,21 +3,24 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, Value
+from amaranth import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from models.formats import DType
+from models.fp import PARTIALS
 from models.isa import AluOp
 from rtl.fp import add, decode, encode, mul
 from rtl.fp.extreme import canonical, extreme, is_nan
 from rtl.interfaces import mac_code_bits
 from rtl.lib.delay import Delay, DelayConfig
 from rtl.tiles import ClockedTile, TileLibrary
+from rtl.vector import groups
+from rtl.vector.groups import ALU_LATENCY, OP_BITS, ReduceLayout
 
-ALU_LATENCY = max(add.LATENCY, mul.LATENCY)
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + encode.LATENCY
 """Cycles from `a` and `b` to `o`."""
-OP_BITS = 4
+REDUCE_LATENCY = groups.LATENCY + encode.LATENCY
+"""Cycles from a group's last element at `a` to its result at `o`."""
 ONE = 0x3F800000
 """True, of comparisons and logical operations."""
 
@@ -111,7 +114,8 @@ class VectorLane(ClockedTile):
     Members
     -------
     a, b: raw elements of types a_dtype and b_dtype. c: FP32 bits. o: raw element of type o_dtype, cast as `saturate` says.
-    copy: o is a, bit for bit. All but `a` and `b` are held while results are under way.
+    copy: o is a, bit for bit. reduce: see rtl.vector.groups; op1 is op0 then. All but `a`, `b` and `reduce` are held while results are
+    under way.
     """
 
     def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
@@ -132,6 +136,7 @@ class VectorLane(ClockedTile):
                 "second": In(1),
                 "saturate": In(1),
                 "copy": In(1),
+                "reduce": In(ReduceLayout()),
                 "o": Out(32),
             }
         )
@@ -148,23 +153,39 @@ class VectorLane(ClockedTile):
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
         m.submodules.late = late = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
         m.submodules.raw = raw = self.tiles.place(Delay, DelayConfig(width=32, cycles=LATENCY))
+        ctl = self.reduce
+        partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
         m.d.comb += [
-            alu0.a.eq(values[0]),
-            alu0.b.eq(Mux(self.second, self.c, values[1])),
+            alu0.a.eq(Mux(ctl.on & ctl.pad, ctl.identity, values[0])),
+            alu0.b.eq(Mux(ctl.on, partial, Mux(self.second, self.c, values[1]))),
             alu0.op.eq(self.op0),
             alu0.reverse.eq(self.reverse0),
             late.i.eq(values[1]),
-            alu1.a.eq(alu0.o),
-            alu1.b.eq(Mux(self.second, late.o, self.c)),
+            alu1.a.eq(Mux(ctl.on, Mux(ctl.final, halves[0], even_partial), alu0.o)),
+            alu1.b.eq(Mux(ctl.on, Mux(ctl.final, halves[1], alu0.o), Mux(self.second, late.o, self.c))),
             alu1.op.eq(self.op1),
             alu1.reverse.eq(self.reverse1),
-            out.x.eq(alu1.o),
+            out.x.eq(alu1.o ^ Cat(C(0, 31), ctl.negate)),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
             raw.i.eq(self.a),
             self.o.eq(Mux(self.copy, raw.o, out.raw)),
         ]
         return m
+
+    def _partials(self, m: Module, first: Value, second: Value) -> tuple[Value, Value, list[Signal]]:
+        """A reduction's running values: the entering element's own, the one before the leaving one, and both halves of a group."""
+        ctl = self.reduce
+        partials = [Signal(32, name=f"partial{n}", reset_less=True) for n in range(PARTIALS)]
+        halves = [Signal(32, name=f"half{n}", reset_less=True) for n in range(2)]
+        for n, partial in enumerate(partials):
+            with m.If(ctl.put & (ctl.put_tag == n)):
+                m.d.sync += partial.eq(first)
+        for n, half in enumerate(halves):
+            with m.If(ctl.keep & (ctl.half == n)):
+                m.d.sync += half.eq(second)
+        own = Mux(ctl.fresh, ctl.identity, Array(partials)[ctl.tag])
+        return own, Mux(ctl.put_tag[-1], partials[2], partials[0]), halves
 
 
 FP32_CODE = C(DType.FP32.value, mac_code_bits())

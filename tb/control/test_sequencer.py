@@ -7,8 +7,9 @@ import pytest
 from models import encoding, flow
 from models.config import find
 from models.encoding import Instruction, encode
+from models.fault import Fault
 from models.isa import OPS, Cond, Engine, ErrorCode, Opcode, RegOp, UpdateMode, WaitMode
-from models.machine import Core, Fault, Machine
+from models.machine import Core, Machine
 from rtl.control.sequencer import Sequencer, SequencerConfig
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate

@@ -7,8 +7,9 @@ import pytest
 from models import encoding, isa, registers
 from models.config import find
 from models.encoding import Instruction, encode
+from models.fault import Fault
 from models.isa import INSTR_BYTES, Engine, ErrorCode, Opcode, UpdateMode, WaitMode, memory_address
-from models.machine import Core, ErrorRecord, Fault, Machine
+from models.machine import Core, ErrorRecord, Machine
 from models.registers import CORE
 from rtl.control.fetch import BEATS
 from rtl.control.registers import COUNTERS, counter_offsets

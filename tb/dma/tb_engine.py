@@ -13,8 +13,9 @@ from cocotb.triggers import FallingEdge, ReadOnly
 from models import encoding, isa
 from models.config import MemoryConfig, find
 from models.encoding import Instruction, encode
+from models.fault import Fault
 from models.isa import Engine, ErrorCode, Opcode, Space, UpdateMode
-from models.machine import Fault, Machine
+from models.machine import Machine
 from sim.runner import params
 from tb.lib.burst_memory import BurstMemory, BurstReadPort, BurstWritePort, RowReadPort, RowWritePort
 

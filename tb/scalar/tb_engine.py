@@ -10,10 +10,11 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding
+from models.fault import Fault
 from models.formats import DType
 from models.functions import ActFunc, library
 from models.isa import Engine, ErrorCode, Flag, Opcode
-from models.machine import Core, Fault
+from models.machine import Core
 from rtl.scalar.lane import SLOTS
 from sim.runner import params
 from tb.lib.lane_memory import LaneMemory, LanePorts

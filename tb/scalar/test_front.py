@@ -3,7 +3,7 @@
 import random
 
 from models import encoding
-from models.machine import Fault
+from models.fault import Fault
 from rtl.access.size import LATENCY
 from rtl.scalar.front import ScalarFront
 from rtl.tiles import TileLibrary

@@ -12,9 +12,9 @@ from cocotb.triggers import FallingEdge, ReadOnly
 from models import array, encoding
 from models.access import row
 from models.encoding import Instruction, encode
+from models.fault import Fault
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode, Space
-from models.machine import Fault
 from rtl.interfaces import psum_addr_bits
 from rtl.memory.psum import PSUM_HAZARD
 from rtl.tensor.engine import READERS

@@ -15,7 +15,7 @@ from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import CONFIG, Prefix, execute, new_core, random_contents, range_faults
+from tb.vector.instructions import CONFIG, Prefix, execute, new_core, random_contents, range_faults, results
 
 U8 = NDArray[np.uint8]
 MAX_OVERHEAD = 25
@@ -184,11 +184,11 @@ class Harness:
     def left_by_prefix(self, word: bytes) -> int:
         """How many elements of an instruction that was stopped have been written. Fails when memory is none of those states."""
         faults = range_faults(word)
-        dst_size = encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
+        dst_size = results(word)
         most = min([dst_size, *faults.values()])
         for limit in range(most + 1):
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
-            self.prefix.limit = limit  # type: ignore[attr-defined]
+            self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
             if limit:
                 assert execute(self.prefix, word) is None
             if np.array_equal(self.prefix.sbuf, self.sbuf.data) and np.array_equal(

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from models import encoding, isa
 from models.access import AccessPattern
 from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig
+from models.elements import VECTOR_OPS
+from models.fault import Fault
 from models.formats import FLOATS, INTS, PACKED, DType, dtype_bytes
+from models.fp import IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
-from models.machine import Core, Fault, Machine
+from models.machine import Core, Machine
 
 CONFIG = ChipConfig(
     name="vector",
@@ -44,12 +47,13 @@ class Judge(Core):
 
 
 class Prefix(Core):
-    """Does the first `limit` elements of an instruction only."""
+    """Does the first `limit` of an instruction's `results` only."""
 
-    limit = 0
+    limit = results = 0
 
     def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
-        return ap.addresses()[: self.limit]
+        group = max(1, ap.size // self.results)
+        return ap.addresses()[: self.limit * group]
 
 
 def new_core(kind: type[Core] = Core) -> Core:
@@ -60,7 +64,11 @@ def new_core(kind: type[Core] = Core) -> Core:
 def allowed_flags(opcode: Opcode) -> int:
     """Bits of `flags` that an opcode knows; all of the other five to seven are illegal, as every unused bit of an instruction."""
     reverse = int(Flag.REVERSE0 | Flag.REVERSE1)
-    own = {Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse, Opcode.SCALAR_TENSOR_TENSOR: reverse}
+    own = {
+        Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse,
+        Opcode.SCALAR_TENSOR_TENSOR: reverse,
+        Opcode.TENSOR_REDUCE: int(Flag.NEGATE),
+    }
     return int(Flag.SATURATE) | own.get(opcode, 0)
 
 
@@ -93,11 +101,18 @@ def used_aps(word: bytes) -> list[str]:
     opcode = Opcode(raw["opcode"])
     scalar = opcode == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
     pair = opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
+    if opcode == Opcode.MEMSET:
+        return ["dst"]
     return ["dst", "src0", "src1"] if scalar or pair else ["dst", "src0"]
 
 
+def results(word: bytes) -> int:
+    """Elements of an instruction's destination."""
+    return encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
+
+
 def range_faults(word: bytes) -> dict[tuple[int, int], int]:
-    """(error code, address) of each used pattern's first bad element, with that element's index."""
+    """(error code, address) of each used pattern's first bad element, with the number of results before it."""
     out: dict[tuple[int, int], int] = {}
     for name in used_aps(word):
         ap = encoding.ap_from_raw(encoding.raw_ap(word, name))
@@ -109,7 +124,8 @@ def range_faults(word: bytes) -> dict[tuple[int, int], int]:
         addresses = ap.addresses()
         bad = np.flatnonzero((addresses < 0) | (addresses + dtype_bytes(ap.dtype) > limit))
         if bad.size:
-            out[(int(code), int(addresses[bad[0]]) & 0xFFFFFFFF)] = int(bad[0])
+            group = max(1, ap.size // max(1, results(word)))
+            out[(int(code), int(addresses[bad[0]]) & 0xFFFFFFFF)] = int(bad[0]) // group
     return out
 
 
@@ -195,9 +211,9 @@ def _apart(dst: AccessPattern, src: AccessPattern) -> bool:
 
 def random_instruction(size: int | None = None) -> bytes:
     """A legal instruction with all its accesses in range; sources apart from the destination, or exactly in place."""
-    opcode = random.choice(
-        [Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR]
-    )
+    opcode = random.choice(list(VECTOR_OPS))
+    if opcode in (Opcode.TENSOR_REDUCE, Opcode.MEMSET):
+        return _few_operands(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -225,6 +241,30 @@ def random_instruction(size: int | None = None) -> bytes:
         if random.random() < 0.4:
             fields["flags"] |= int(Flag.SRC1_SCALAR)
             aps["src1"] = _source(1, random.choice(READABLE), parts, dst)
+    return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
+
+
+def _few_operands(opcode: Opcode, size: int | None) -> bytes:
+    """A reduction or a fill; `size` elements are read, or written."""
+    parts = random.randint(1, CONFIG.partitions)
+    n = random.choice(SIZES) if size is None else size
+    fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
+    d_type, s_type = random.choice(WRITABLE), random.choice(READABLE)
+    if random.random() < 0.6:
+        d_type, s_type = (random.choice([DType.FP32, DType.FP32, DType.BF16, DType.FP16]) for _ in range(2))
+    if opcode == Opcode.MEMSET:
+        fields["imm0"] = fp32_bits()
+        aps = {"dst": random_pattern(n, d_type, parts)}
+    else:
+        axes = random.randint(1, 4 if n else 3)
+        fields |= {"op0": random.choice(list(IDENTITY)), "axes": axes}
+        fields["flags"] |= random.choice([0, int(Flag.NEGATE)])
+        while True:
+            source = random_pattern(n, s_type, parts)
+            dst = random_pattern(source.outer(axes), d_type, parts)
+            if source.inner(axes) and _apart(dst, source):
+                break
+        aps = {"dst": dst, "src0": source}
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 
@@ -272,7 +312,7 @@ def mutated(word: bytes) -> bytes:
     any_byte = random.choice([*range(20), 1 << random.randrange(8), 255, random.getrandbits(8)])
     kind = random.choice(["small", "small", "ap", "ap", "ap"])
     if kind == "small":
-        name = random.choice(["parts", "op0", "op1", "flags"])
+        name = random.choice(["parts", "op0", "op1", "flags", "axes"])
         return put_small(
             word, name, random.choice([0, p, p + 1, p + p // 4, any_byte]) if name == "parts" else any_byte
         )

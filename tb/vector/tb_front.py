@@ -8,6 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding, isa
+from models.elements import VECTOR_OPS
 from models.formats import DType
 from models.isa import Engine, Flag, Opcode
 from rtl.access.size import LATENCY as SIZE_LATENCY
@@ -87,7 +88,15 @@ class Front:
             copy = raw["opcode"] == Opcode.TENSOR_COPY and same
             second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR
             pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second
-            assert flags == 1 | copy << 1 | pair << 2 | second << 3 | bool(scalar) << 4
+            reduce, fill = raw["opcode"] == Opcode.TENSOR_REDUCE, raw["opcode"] == Opcode.MEMSET
+            want = 1 | copy << 1 | pair << 2 | second << 3 | bool(scalar) << 4 | reduce << 5 | fill << 6
+            assert flags & 127 == want
+            sizes = flags >> 7
+            if reduce:
+                source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
+                assert sizes & 0xFFFFFFFF == source.inner(raw["axes"])
+            if fill:
+                assert sizes >> 32 == encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
 
 
 async def _started(dut: Any) -> Front:
@@ -113,7 +122,7 @@ async def every_value_of_every_code(dut: Any) -> None:
     """All 256 values of each one-byte field, from a legal instruction of each kind."""
     front = await _started(dut)
     step = 1 if params()["instructions"] > 1000 else 37
-    for opcode in (Opcode.TENSOR_COPY, Opcode.TENSOR_TENSOR, Opcode.TENSOR_SCALAR):
+    for opcode in VECTOR_OPS:
         word = random_instruction()
         while encoding.raw_fields(word)["opcode"] != opcode:
             word = random_instruction()

@@ -36,6 +36,7 @@ async def random_operations(dut: Any) -> None:
     """Types, operations, saturation and copies at random; inputs of the next run come in right behind the last result."""
     Clock(dut.clk, 10, unit="ns", impl="gpi").start()
     dut.rst.value = 0
+    dut.reduce.value = 0
     await FallingEdge(dut.clk)
     for run in range(params()["runs"]):
         a_type, b_type, o_type = random.choice(READABLE), random.choice(READABLE), random.choice(WRITABLE)

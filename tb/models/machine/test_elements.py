@@ -8,7 +8,7 @@ from models.access import AccessPattern, row
 from models.formats import FLOATS, INTS, DType, dtype_bytes
 from models.functions import ActFunc
 from models.isa import AluOp, Space
-from models.program import Program
+from models.program import Program, ProgramError
 from tb.models.machines import NANO, SEED, get, put, random_f32, run
 
 
@@ -166,3 +166,82 @@ def test_empty_vector_access_does_nothing_and_completes_once():
     core = run(p)
     assert core.semaphores[done.index] == 3
     assert not core.sbuf.any()
+
+
+def _reduced(op, x):
+    """Written from the contract: four partials, each from the identity on, one element after the other."""
+    out = np.empty(x.shape[:-1], dtype=np.float32)
+    for at in np.ndindex(*out.shape):
+        p = [np.array([fp.IDENTITY[op]], dtype=np.uint32).view(np.float32)] * 4
+        for i, e in enumerate(x[at]):
+            p[i % 4] = fp.alu(op, np.array([e]), p[i % 4])
+        out[at] = fp.alu(op, fp.alu(op, p[0], p[1]), fp.alu(op, p[2], p[3]))[0]
+    return out
+
+
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize("op", list(fp.IDENTITY), ids=lambda o: o.name)
+def test_tensor_reduce(op, negate):
+    x = random_f32((8, 30), op + 40)
+    x[0, :6] = [np.nan, -0.0, 0.0, np.inf, -np.inf, 1e-40]
+    p = Program(NANO)
+    # (3, 2, 5) and a repeat: one result for each of 3 places of 2 x 5 elements, read twice
+    src = AccessPattern(0, DType.FP32, ((10, 3), (0, 2), (5, 2), (1, 5)))
+    p.vector.tensor_reduce(
+        row(512, DType.FP32, 6), AccessPattern(0, DType.FP32, ((5, 6), (1, 5))), op, parts=8, negate=negate
+    )
+    p.vector.tensor_reduce(row(640, DType.FP32, 3), src, op, parts=8, axes=3, negate=negate)
+    core = run(p, lambda c: put(c, 0, x))
+    sign = np.uint32(0x80000000 * negate)
+
+    def want(values):
+        bits = _reduced(op, values).view(np.uint32)
+        return np.where(np.isnan(bits.view(np.float32)), np.uint32(0x7FC00000), bits ^ sign)
+
+    assert np.array_equal(get(core, 512, "u4", (8, 6)), want(x.reshape(8, 6, 5)))
+    twice = np.repeat(x.reshape(8, 3, 1, 10), 2, axis=2).reshape(8, 3, 20)
+    assert np.array_equal(get(core, 640, "u4", (8, 3)), want(twice))
+
+
+@pytest.mark.parametrize("op", list(fp.IDENTITY), ids=lambda o: o.name)
+def test_reducing_one_element_gives_it(op):
+    x = random_f32((8, 4), op + 60)
+    p = Program(NANO)
+    p.vector.tensor_reduce(
+        row(512, DType.FP32, 4), AccessPattern(0, DType.FP32, ((1, 4), (0, 1))), op, parts=8
+    )
+    core = run(p, lambda c: put(c, 0, x))
+    logical = op in (AluOp.LOGICAL_AND, AluOp.LOGICAL_OR, AluOp.LOGICAL_XOR)
+    want = (x != 0).astype(np.float32) if logical else np.abs(x) if op == AluOp.ABS_MAX else x
+    assert np.array_equal(get(core, 512, "f4", (8, 4)), want)
+
+
+def test_memset():
+    p = Program(NANO)
+    p.vector.memset(row(100, DType.BF16, 7), -1.5, parts=3)
+    p.vector.memset(row(200, DType.INT8, 5), 1e9, parts=8)
+    p.vector.memset(row(300, DType.E4M3, 4), np.inf, parts=8, saturate=True)
+    core = run(p, lambda c: put(c, 0, np.full((8, 128), 0xAB, dtype=np.uint32)))
+    assert np.array_equal(get(core, 100, "u2", (3, 7)), np.full((3, 7), 0xBFC0))
+    assert np.array_equal(
+        get(core, 100, "u2", (8, 7))[3:], np.tile([0xAB, 0, 0xAB, 0, 0xAB, 0, 0xAB], (5, 1))
+    )
+    assert np.array_equal(get(core, 200, "u1", (8, 5)), np.full((8, 5), 127))
+    assert np.array_equal(get(core, 300, "u1", (8, 4)), np.full((8, 4), 0x7E))
+
+
+def test_what_reductions_refuse():
+    p = Program(NANO)
+    src = AccessPattern(0, DType.FP32, ((5, 6), (1, 5)))
+    with pytest.raises(ProgramError, match=r"op must be one of ADD, .* not SUB"):
+        p.vector.tensor_reduce(row(512, DType.FP32, 6), src, AluOp.SUB, parts=8)
+    with pytest.raises(ProgramError, match="axes must be from 1 to 4, not 5"):
+        p.vector.tensor_reduce(row(512, DType.FP32, 6), src, AluOp.ADD, parts=8, axes=5)
+    with pytest.raises(ProgramError, match="dst must have 6 elements, not 30"):
+        p.vector.tensor_reduce(row(512, DType.FP32, 30), src, AluOp.ADD, parts=8)
+    with pytest.raises(ProgramError, match="one element or more"):
+        p.vector.tensor_reduce(
+            row(512, DType.FP32, 6), AccessPattern(0, DType.FP32, ((5, 6), (1, 0))), AluOp.ADD, parts=8
+        )
+    with pytest.raises(ProgramError, match="not E8M0"):
+        p.vector.memset(row(512, DType.E8M0, 6), 1.0, parts=8)
