@@ -237,6 +237,46 @@ def bench(
 
 
 @app.command()
+def fuzz(
+    count: Annotated[int, typer.Option(help="how many programs")] = 50,
+    seed: Annotated[int, typer.Option(help="of the first one; the next one's is one more")] = 0,
+    length: Annotated[int, typer.Option(help="operations of a program")] = 30,
+    illegal: Annotated[
+        bool, typer.Option(help="with one instruction spoilt: the same error is wanted")
+    ] = False,
+    config: ConfigOption = "nano",
+    simulator: SimulatorOption = "verilator",
+) -> None:
+    """Run random programs on the chip and on the functional model; one that differs is made small and kept in build/fuzz."""
+    from sim.fuzz.campaign import campaign
+
+    for key, value in (("--count", count), ("--length", length)):
+        if value < 1:
+            raise ValueError(f"{key} must be at least 1, not {value}")
+    if seed < 0:
+        raise ValueError(f"--seed must be at least 0, not {seed}")
+    tools.find(_choice("--simulator", simulator, ("verilator", "icarus")))
+    cfg = configs.find(config)
+    with console.status("building the chip") as status:
+        failure = campaign(
+            cfg,
+            range(seed, seed + count),
+            length,
+            illegal=illegal,
+            simulator=simulator,
+            progress=lambda done, words: status.update(f"{done} of {count} programs, {words:,} words equal"),
+        )
+    if failure is None:
+        console.print(f"{count} programs from seed {seed} on: chip and functional model agree")
+        return
+    console.print(f"seed {failure.seed}: {failure.difference}; smallest program:")
+    for op in failure.ops:
+        console.print(f"  {op}", markup=False, highlight=False)
+    console.print(f"image: {failure.image}", soft_wrap=True)
+    raise typer.Exit(1)
+
+
+@app.command()
 def docs(
     check: Annotated[bool, typer.Option(help="only report whether the pages are up to date")] = False,
 ) -> None:

@@ -1,0 +1,1 @@
+"""Random programs: made, run on the chip and on the functional model, compared, and made small when they differ."""

@@ -1,0 +1,327 @@
+"""Random operations: legal instructions whose operands lie in slots, so that a schedule can tell which depend on which."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models import isa
+from models.access import AccessPattern
+from models.config import ChipConfig
+from models.elements import ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.fp import IDENTITY
+from models.functions import ActFunc
+from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
+
+SLOT_BYTES = 512
+"""Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
+SBUF_SLOTS, PSUM_SLOTS, MEMORY_SLOTS = 6, 4, 4
+MEMORY_BASE = 0x40000
+SCRATCH = 14
+"""Register that a loop or a dynamic address uses; the others hold what random REGISTERs leave."""
+CORNERS = (0, 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x7F7FFFFF, 0x00800000)
+
+Slot = tuple[str, int]
+"""("sbuf" | "psum" | "memory", number)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One instruction of an operation."""
+
+    opcode: Opcode
+    fields: dict[str, int] = field(default_factory=dict)
+    aps: dict[str, AccessPattern] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """Instructions of one engine that belong together, what they read and write, and `turns`: how often a loop runs them.
+
+    `step` (bytes) moves the addresses of dst and src0 with every turn.
+    """
+
+    engine: Engine
+    parts: tuple[Part, ...]
+    reads: frozenset[Slot] = frozenset()
+    writes: frozenset[Slot] = frozenset()
+    turns: int = 1
+    step: int = 0
+
+    @property
+    def is_dma(self) -> bool:
+        """Whether it is done by the DMA, beside its engine."""
+        return self.parts[0].opcode == Opcode.DMA
+
+    @property
+    def is_control(self) -> bool:
+        """Whether only the sequencer sees it."""
+        return self.parts[0].opcode in isa.CONTROL
+
+    def __str__(self) -> str:
+        names = "+".join(p.opcode.name for p in self.parts)
+        return f"{self.engine.name.lower()}: {names}" + (f" x {self.turns}" if self.turns > 1 else "")
+
+
+def memory_slot(config: ChipConfig, number: int) -> int:
+    """Byte address of a memory slot: P rows of SLOT_BYTES."""
+    return MEMORY_BASE + number * config.partitions * SLOT_BYTES
+
+
+class Generator:
+    """Random operations for `config`, from `rng`."""
+
+    def __init__(self, config: ChipConfig, rng: random.Random):
+        self.config, self.rng = config, rng
+
+    def ops(self, count: int) -> list[Op]:
+        """`count` operations of all kinds."""
+        kinds: list[tuple[int, Callable[[], Op]]] = [
+            (5, self._vector),
+            (2, self._activate),
+            (3, self._matmul),
+            (3, self._dma),
+            (2, self._control),
+        ]
+        weights = [w for w, _ in kinds]
+        return [self.rng.choices([k for _, k in kinds], weights)[0]() for _ in range(count)]
+
+    # --- operands --------------------------------------------------------------------------------------------
+    def _slot(self, *, space: Space | None = None, apart: frozenset[Slot] = frozenset()) -> Slot:
+        names = [("sbuf", n) for n in range(SBUF_SLOTS)] if space != Space.PSUM else []
+        names += [("psum", n) for n in range(PSUM_SLOTS)] if space != Space.SBUF else []
+        return self.rng.choice([s for s in names if s not in apart])
+
+    def _part(self, parts: int) -> int:
+        quarter = self.config.partitions // 4
+        return self.rng.choice(
+            [q * quarter for q in range(4) if q * quarter + parts <= self.config.partitions]
+        )
+
+    def _dims(self, size: int) -> list[tuple[int, int]]:
+        """One to four (stride, count) pairs of `size` elements, dense or not."""
+        rng = self.rng
+        counts = []
+        for _ in range(rng.randint(0, 3)):
+            counts.append(rng.choice([d for d in range(1, size + 1) if size % d == 0]))
+            size //= counts[-1]
+        counts.append(size)
+        rng.shuffle(counts)
+        if rng.random() < 0.5:
+            strides: list[int] = []
+            step = rng.choice([1, 1, -1])
+            for count in reversed(counts):
+                strides.insert(0, step)
+                step *= count
+        else:
+            strides = [rng.choice([0, 1, 2, 3, -1, rng.randint(-20, 20)]) for _ in counts]
+        return list(zip(strides, counts, strict=True))
+
+    def _pattern(
+        self, slot: Slot, size: int, dtype: DType, part: int, *, room: int = 0, four: bool = False
+    ) -> AccessPattern:
+        """Elements inside a slot, with `room` bytes behind them."""
+        kind, number = slot
+        space, width = (Space.SBUF if kind == "sbuf" else Space.PSUM), dtype_bytes(dtype)
+        dims: list[tuple[int, int]]
+        for _ in range(50):
+            dims = self._dims(size)
+            if four:
+                dims = [(0, 1)] * (4 - len(dims)) + dims
+            offsets = AccessPattern(0, dtype, tuple(dims)).addresses()
+            low, high = int(offsets.min()), int(offsets.max())
+            if high - low + width + room <= SLOT_BYTES:
+                break
+        else:
+            dims, low, high = [(1, size)], 0, (size - 1) * width
+        start = self.rng.randrange(0, (SLOT_BYTES - room - width - (high - low)) // width + 1) * width
+        return AccessPattern(number * SLOT_BYTES + start - low, dtype, tuple(dims), space, part)
+
+    def _size(self) -> int:
+        return self.rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 30, 36, 48, 64])
+
+    def _imm(self) -> int:
+        rng = self.rng
+        if rng.random() < 0.3:
+            return rng.choice(CORNERS)
+        return rng.getrandbits(1) << 31 | rng.randint(118, 136) << 23 | rng.getrandbits(23)
+
+    def _types(self) -> tuple[DType, DType]:
+        """Of a destination and of a source."""
+        rng = self.rng
+        if rng.random() < 0.7:
+            common = [DType.FP32, DType.FP32, DType.BF16]
+            return rng.choice(common), rng.choice(common)
+        return rng.choice(sorted(WRITABLE)), rng.choice(sorted(READABLE))
+
+    # --- kinds -----------------------------------------------------------------------------------------------
+    def _vector(self) -> Op:
+        rng = self.rng
+        opcode = rng.choice(list(VECTOR_OPS))
+        parts, size = rng.randint(1, self.config.partitions), self._size()
+        flags = 0
+        for bit in (f for f in Flag if f & VECTOR_OPS[opcode]):
+            flags |= int(bit) * rng.getrandbits(1)
+        fields = {"parts": parts, "flags": flags, "imm0": self._imm(), "imm1": self._imm()}
+        d_type, s_type = self._types()
+        room = rng.choice([0, 0, 32])
+        if opcode == Opcode.TENSOR_REDUCE:
+            fields |= {"op0": rng.choice(list(IDENTITY)), "axes": rng.randint(1, 4)}
+        elif opcode not in (Opcode.TENSOR_COPY, Opcode.MEMSET):
+            fields["op0"] = rng.choice(list(AluOp))
+            if opcode not in ONE_OP:
+                fields["op1"] = rng.choice(list(AluOp))
+        source = self._slot()
+        used: dict[str, AccessPattern] = {}
+        reads: set[Slot] = set()
+        count = size
+        if opcode != Opcode.MEMSET:
+            used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room, four=True)
+            reads.add(source)
+            if opcode == Opcode.TENSOR_REDUCE:
+                count = used["src0"].outer(fields["axes"])
+        if opcode in PAIRS or flags & Flag.SRC1_SCALAR:
+            other = self._slot()
+            one = 1 if flags & Flag.SRC1_SCALAR else size
+            used["src1"] = self._pattern(other, one, rng.choice(sorted(READABLE)), self._part(parts))
+            reads.add(other)
+        target = self._slot(apart=frozenset(reads))
+        used["dst"] = self._pattern(target, count, d_type, self._part(parts), room=room)
+        return self._looped(Engine.VECTOR, opcode, fields, used, frozenset(reads), target, room)
+
+    def _activate(self) -> Op:
+        rng = self.rng
+        parts, size = rng.randint(1, self.config.partitions), self._size()
+        fields = {"parts": parts, "op0": int(rng.choice(list(ActFunc))), "flags": rng.getrandbits(1) * 2}
+        fields |= {"imm0": self._imm(), "imm1": self._imm()}
+        d_type, s_type = self._types()
+        room = rng.choice([0, 0, 32])
+        source = self._slot()
+        used = {"src0": self._pattern(source, size, s_type, self._part(parts), room=room)}
+        reads = {source}
+        if rng.random() < 0.5:
+            bias = self._slot()
+            used["src1"] = self._pattern(bias, 1, DType.FP32, self._part(parts))
+            fields["flags"] |= int(Flag.SRC1_SCALAR)
+            reads.add(bias)
+        target = self._slot(apart=frozenset(reads))
+        used["dst"] = self._pattern(target, size, d_type, self._part(parts), room=room)
+        return self._looped(Engine.SCALAR, Opcode.ACTIVATE, fields, used, frozenset(reads), target, room)
+
+    def _looped(
+        self,
+        engine: Engine,
+        opcode: Opcode,
+        fields: dict[str, int],
+        aps: dict[str, AccessPattern],
+        reads: frozenset[Slot],
+        target: Slot,
+        room: int,
+    ) -> Op:
+        turns = self.rng.randint(2, 4) if room else 1
+        step = self.rng.choice([0, 4, 8]) if room else 0
+        part = Part(opcode, {k: int(v) for k, v in fields.items() if k in isa.OPS[opcode].fields}, aps)
+        return Op(engine, (part,), reads, frozenset({target}), turns, step)
+
+    def _matmul(self) -> Op:
+        """Weights, and one to three matmuls through them."""
+        rng, p = self.rng, self.config.partitions
+        classes = [c & frozenset(self.config.tensor.formats) for c in MAC_CLASSES]
+        pair = sorted(rng.choice([c for c in classes if c]))
+        k, m = rng.randint(1, p), rng.randint(1, p)
+        packed = pair[0] in PACKED
+        reads: set[Slot] = set()
+
+        def operand(count: int) -> dict[str, AccessPattern]:
+            slot = self._slot(space=Space.SBUF)
+            part = 0 if packed else self._part(k)
+            reads.add(slot)
+            out = {"src0": self._pattern(slot, count, rng.choice(pair), part)}
+            if packed:
+                scales = self._slot(space=Space.SBUF)
+                reads.add(scales)
+                out["src1"] = self._pattern(scales, count, DType.E8M0, 0)
+            return out
+
+        size = {"parts": k, "cols": m}
+        parts = [Part(Opcode.LOAD_STATIONARY, size, operand(m))]
+        target = self._slot(space=Space.PSUM)
+        for _ in range(rng.randint(1, 3)):
+            n = rng.choice([1, 2, 5, 16, 40, 64])
+            dst = self._pattern(target, n, DType.FP32, self._part(m))
+            flags = rng.choice([0, int(Flag.ACCUMULATE)])
+            parts.append(Part(Opcode.MATMUL, {**size, "flags": flags}, {"dst": dst, **operand(n)}))
+        return Op(Engine.TENSOR, tuple(parts), frozenset(reads | {target}), frozenset({target}))
+
+    def _dma(self) -> Op:
+        rng, p = self.rng, self.config.partitions
+        slots = [self._slot(), ("memory", rng.randrange(MEMORY_SLOTS))]
+        if rng.random() < 0.3:
+            slots[1] = self._slot(apart=frozenset(slots[:1]))
+        rng.shuffle(slots)
+        rows, row_bytes = rng.randint(1, p), rng.choice([1, 3, 16, 64, 100, rng.randint(1, SLOT_BYTES)])
+        fields = {"rows": rows, "row_bytes": row_bytes}
+        for name, slot in zip(("src", "dst"), slots, strict=True):
+            first, at = rng.randint(0, p - rows), rng.randint(0, SLOT_BYTES - row_bytes)
+            fields[name], fields[f"{name}_stride"] = self._row(slot, first, at)
+        return Op(
+            rng.choice(list(Engine)),
+            (Part(Opcode.DMA, fields),),
+            frozenset(slots[:1]),
+            frozenset(slots[1:]),
+        )
+
+    def _row(self, slot: Slot, first: int, at: int) -> tuple[int, int]:
+        """Address of byte `at` of a slot's row `first`, and the stride to the next row."""
+        kind, number = slot
+        if kind == "memory":
+            return isa.memory_address(memory_slot(self.config, number) + first * SLOT_BYTES + at), SLOT_BYTES
+        space = Space.SBUF if kind == "sbuf" else Space.PSUM
+        stride = isa.SBUF_PARTITION_STRIDE if kind == "sbuf" else isa.PSUM_PARTITION_STRIDE
+        return isa.core_address(0, space, first, number * SLOT_BYTES + at), stride
+
+    def _control(self) -> Op:
+        """Register arithmetic, a branch over some of it, or a loop around it."""
+        rng = self.rng
+        body = [
+            Part(
+                Opcode.REGISTER,
+                {
+                    "reg_op": int(rng.choice(list(RegOp))),
+                    "rd": rng.randrange(1, SCRATCH),
+                    "ra": rng.randrange(isa.REGISTERS),
+                    "rb": rng.randrange(isa.REGISTERS),
+                    "use_imm": rng.getrandbits(1),
+                    "imm": rng.choice([0, 1, -1, rng.getrandbits(31), rng.randint(-100, 100)]),
+                },
+            )
+            for _ in range(rng.randint(1, 4))
+        ]
+        if rng.random() < 0.5:
+            branch = {
+                "cond": int(rng.choice(list(Cond))),
+                "ra": rng.randrange(isa.REGISTERS),
+                "rb": rng.randrange(isa.REGISTERS),
+                "use_imm": rng.getrandbits(1),
+                "imm": rng.choice([0, 1, -1, rng.randint(-100, 100)]),
+            }
+            body.insert(0, Part(Opcode.BRANCH, branch))
+            return Op(rng.choice(list(Engine)), tuple(body))
+        return Op(rng.choice(list(Engine)), tuple(body), turns=rng.choice([1, 3]))
+
+
+def contents(rng: random.Random, count: int) -> bytes:
+    """FP32 numbers of ordinary size, corners, pairs of BF16, any bits."""
+    bits = np.random.default_rng(rng.getrandbits(63))
+    words = (
+        bits.integers(0, 2, count, dtype=np.uint32) << 31
+        | bits.integers(118, 136, count, dtype=np.uint32) << 23
+        | bits.integers(0, 1 << 23, count, dtype=np.uint32)
+    )
+    style = bits.random(count)
+    words = np.where(style < 0.15, bits.choice(np.array(CORNERS, dtype=np.uint32), count), words)
+    words = np.where((style > 0.15) & (style < 0.3), words & 0xFFFF0000 | words >> 16, words)
+    words = np.where(style > 0.9, bits.integers(0, 1 << 32, count, dtype=np.uint32), words)
+    return bytes(words.astype("<u4").tobytes())

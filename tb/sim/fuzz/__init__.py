@@ -1,0 +1,1 @@
+"""Tests of the random-program generator, and what it finds."""
