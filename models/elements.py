@@ -21,13 +21,16 @@ VECTOR_OPS = {
     Opcode.SCALAR_TENSOR_TENSOR: int(Flag.SATURATE) | _REVERSE,
     Opcode.TENSOR_REDUCE: int(Flag.SATURATE | Flag.NEGATE),
     Opcode.MEMSET: int(Flag.SATURATE),
+    Opcode.TENSOR_COPY_PREDICATED: int(Flag.SATURATE | Flag.REVERSE0),
 }
 """The vector engine's own opcodes, and the flags that each may have."""
-PAIRS = (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
+PAIRS = (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_COPY_PREDICATED)
 """Opcodes that read src1 element by element."""
 ONE_OP = (Opcode.TENSOR_TENSOR, Opcode.TENSOR_REDUCE)
 """Opcodes with op0 alone."""
-NO_OP = (Opcode.TENSOR_COPY, Opcode.MEMSET)
+COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED)
+"""Opcodes that move bits between equal types."""
+NO_OP = (*COPIES, Opcode.MEMSET)
 """Opcodes without ALU operations."""
 WRITABLE = frozenset({*FLOATS, *INTS})
 READABLE = WRITABLE | {DType.E8M0}
@@ -63,10 +66,17 @@ class ElementEngines(Memories):
         scalar = opcode == Opcode.TENSOR_SCALAR and bool(flags & Flag.SRC1_SCALAR)
         src1 = self._pattern(word, "src1", parts) if scalar or opcode in PAIRS else None
         legal(dst.size == src0.size and (src1 is None or src1.size == (1 if scalar else dst.size)))
-        if opcode == Opcode.TENSOR_COPY and src0.dtype == dst.dtype:
+        same = opcode in COPIES and src0.dtype == dst.dtype
+        legal(src1 is None or src1.dtype in READABLE)
+        if opcode == Opcode.TENSOR_COPY_PREDICATED:
+            legal(same or (dst.dtype in WRITABLE and src0.dtype in READABLE))
+            assert src1 is not None
+            self._predicated(dst, src0, src1, raw)
+            return
+        if same:
             self._write(dst, parts, self._read(src0, parts))
             return
-        legal(dst.dtype in WRITABLE and src0.dtype in READABLE and (src1 is None or src1.dtype in READABLE))
+        legal(dst.dtype in WRITABLE and src0.dtype in READABLE)
         self._addresses(dst)
         value = cast.decode(src0.dtype, self._read(src0, parts))
         if opcode == Opcode.TENSOR_COPY:
@@ -83,6 +93,18 @@ class ElementEngines(Memories):
             if opcode != Opcode.TENSOR_TENSOR:
                 result = _ordered(AluOp(op1), result, second, flags & Flag.REVERSE1)
         self._write(dst, parts, cast.encode(dst.dtype, result, saturate=saturate))
+
+    def _predicated(
+        self, dst: AccessPattern, src: AccessPattern, predicate: AccessPattern, raw: dict[str, int]
+    ) -> None:
+        parts, flags = raw["parts"], raw["flags"]
+        self._addresses(dst)
+        bits = self._read(src, parts)
+        if src.dtype != dst.dtype:
+            value = cast.decode(src.dtype, bits)
+            bits = cast.encode(dst.dtype, value, saturate=bool(flags & Flag.SATURATE))
+        holds = cast.decode(predicate.dtype, self._read(predicate, parts)) != 0
+        self._write(dst, parts, bits, where=holds ^ bool(flags & Flag.REVERSE0))
 
     def _reduce(self, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> None:
         parts, op = raw["parts"], AluOp(raw["op0"])

@@ -109,7 +109,7 @@ class Flag(enum.IntFlag):
     SRC1_SCALAR = 4
     """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
     REVERSE0 = 8
-    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first."""
+    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first. TENSOR_COPY_PREDICATED: copies where src1 is a zero."""
     REVERSE1 = 16
     """The same: op1 has imm1, or src1's element, first."""
     NEGATE = 32
@@ -242,6 +242,7 @@ class Opcode(enum.IntEnum):
     SCALAR_TENSOR_TENSOR = 0x33
     TENSOR_REDUCE = 0x34
     MEMSET = 0x35
+    TENSOR_COPY_PREDICATED = 0x36
     ACTIVATE = 0x40
 
 
@@ -322,6 +323,12 @@ OPS: dict[Opcode, OpInfo] = {
     ),
     Opcode.MEMSET: OpInfo(
         frozenset({Engine.VECTOR}), ("parts", "flags", "imm0"), ("dst",), "dst = cast(imm0), every element"
+    ),
+    Opcode.TENSOR_COPY_PREDICATED: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0) where src1 is not a zero (with flag REVERSE0: where it is one); equal types copy bits; other elements of dst stay",
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

@@ -51,12 +51,21 @@ class Memories:
             out |= rows[:, addresses + byte].astype(np.uint32) << np.uint32(8 * byte)
         return out
 
-    def _write(self, ap: AccessPattern, parts: int, raw: U32) -> None:
+    def _write(
+        self, ap: AccessPattern, parts: int, raw: U32, *, where: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Elements in order, so that the last one stays where addresses repeat; only those of `where`, [parts, size]."""
         addresses = self._addresses(ap)
         rows = self._space(ap.space)[ap.part : ap.part + parts]
-        last = _last_writes(addresses)
-        for byte in range(dtype_bytes(ap.dtype)):
-            rows[:, addresses[last] + byte] = (raw[:, last] >> np.uint32(8 * byte)).astype(np.uint8)
+        every = np.arange(addresses.size)
+        groups = [(slice(None), every)]
+        if where is not None:
+            groups = [(slice(n, n + 1), every[where[n, : every.size]]) for n in range(parts)]
+        for lanes, chosen in groups:
+            last = chosen[_last_writes(addresses[chosen])]
+            for byte in range(dtype_bytes(ap.dtype)):
+                bits = raw[lanes, last] >> np.uint32(8 * byte)
+                rows[lanes, addresses[last] + byte] = bits.astype(np.uint8)
 
 
 def _last_writes(addresses: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from models.access import AccessPattern
 from models.checks import Checker, ProgramError
 from models.config import ChipConfig
 from models.control_flow import ControlFlow, Register
+from models.elements import READABLE
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
 from models.functions import ActFunc
@@ -230,6 +231,34 @@ class Stream(ControlFlow):
             {"dst": dst, "src0": src},
             **sync,
         )
+
+    def tensor_copy_predicated(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        predicate: AccessPattern,
+        *,
+        parts: int,
+        reverse: bool = False,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(src) where predicate is not a zero, or with `reverse` where it is one; equal types copy bits."""
+
+        def check() -> None:
+            self.program.checker.vector(dst, {"src1": predicate}, parts, copy=src.dtype == dst.dtype)
+            self._vector(dst, {"src0": src}, parts, copy=True)
+            if predicate.dtype not in READABLE:
+                raise ValueError(
+                    f"src1.dtype must be a float, integer or E8M0 type, not {predicate.dtype.name}"
+                )
+            if predicate.size != dst.size:
+                raise ValueError(f"src1 must have dst's {dst.size} elements, not {predicate.size}")
+
+        self._checked(Opcode.TENSOR_COPY_PREDICATED, check)
+        flags = Flag.SATURATE * saturate + Flag.REVERSE0 * reverse
+        aps = {"dst": dst, "src0": src, "src1": predicate}
+        return self.emit(Opcode.TENSOR_COPY_PREDICATED, {"parts": parts, "flags": flags}, aps, **sync)
 
     def tensor_tensor(
         self,

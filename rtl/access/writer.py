@@ -55,7 +55,7 @@ class LaneWriter(wiring.Component):
     -------
     start: WriteStartLayout; `ap.part` is a multiple of P / 4. Lane i < parts goes to partition (ap.part + i) mod P. A start is
         accepted when the pattern before is done.
-    data: raw elements in the low bits of each lane, one item an element of the pattern.
+    data: raw elements in the low bits of each lane, one item an element of the pattern. skip: with it, bit i: lane i is not written.
     sbuf, psum: LaneWriteSignature, those that the configuration has; `ap.space` chooses.
     done: one cycle, when the last element of a pattern has been accepted by the memory; for an empty pattern the cycle after its start.
     error_valid, error_addr: as PatternWalker; elements before the bad one are written.
@@ -67,6 +67,7 @@ class LaneWriter(wiring.Component):
         ports: dict[str, Any] = {
             "start": In(stream.Signature(WriteStartLayout())),
             "data": In(stream.Signature(lanes_layout(config.partitions))),
+            "skip": In(config.partitions),
             "done": Out(1),
             "error_valid": Out(1),
             "error_addr": Out(32),
@@ -151,7 +152,7 @@ class LaneWriter(wiring.Component):
                 to_psum.eq(psum),
                 addr.eq(element.addr[2:]),
                 mask.eq(Mux(size[1], 0xF, Mux(size[0], Mux(offset[1], 0xC, 0x3), 1 << offset))),
-                held_lanes.eq(lanes),
+                held_lanes.eq(lanes & ~Cat(rotated(list(self.skip), p, -quarter))),
             ]
             for lane, value in enumerate(rotated(self.data.payload, p, -quarter)):
                 wide = Mux(size[1], value, Mux(size[0], value[:16].replicate(2), value[:8].replicate(4)))

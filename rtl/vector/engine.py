@@ -146,7 +146,7 @@ class VectorEngine(wiring.Component):
     ) -> None:
         """Operands into the lanes while there is room for their results. `left`: elements that a fill has still to give."""
         p = self.config.partitions
-        m.submodules.results = results = self.tiles.place(Queue, QueueConfig(width=32 * p, depth=RESULTS))
+        m.submodules.results = results = self.tiles.place(Queue, QueueConfig(width=33 * p, depth=RESULTS))
         instr = now.issue.instr
         scalar = Signal(lanes_layout(p), reset_less=True)
         first, second = readers[0].out, readers[1].out
@@ -180,6 +180,7 @@ class VectorEngine(wiring.Component):
             groups.room.eq((credit != 0) & ~flush),
         ]
         outs: list[Value] = []
+        skips: list[Value] = []
         for i in range(p):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             m.d.comb += [
@@ -187,7 +188,7 @@ class VectorEngine(wiring.Component):
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
                 lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
-                lane.reverse0.eq(instr.flags[reverse0]),
+                lane.reverse0.eq(instr.flags[reverse0] & ~now.choose),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
                 lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
@@ -199,12 +200,14 @@ class VectorEngine(wiring.Component):
                 lane.copy.eq(now.copy),
             ]
             outs.append(lane.o)
+            skips.append(now.choose & (lane.zero ^ instr.flags[reverse0]))
         m.d.comb += [
             results.clear.eq(flush),
             results.i.valid.eq(Mux(now.reduce, under_way[-1], under_way[LATENCY - 1])),
-            results.i.payload.eq(Cat(outs)),
+            results.i.payload.eq(Cat(outs, skips)),
             writer.data.valid.eq(results.o.valid),
-            writer.data.payload.as_value().eq(results.o.payload),
+            writer.data.payload.as_value().eq(results.o.payload[: 32 * p]),
+            writer.skip.eq(results.o.payload[32 * p :]),
             results.o.ready.eq(writer.data.ready),
         ]
 

@@ -9,7 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from models.config import ChipConfig
-from models.elements import MOST_REDUCED, NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.elements import COPIES, MOST_REDUCED, NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
 from models.formats import DType
 from models.fp import IDENTITY
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
@@ -27,7 +27,7 @@ class CheckedLayout(data.StructLayout):
     """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
 
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
-    reduce: groups of `group` elements give one result each. fill: no source, `count` elements.
+    choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. fill: no source, `count` elements.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class CheckedLayout(data.StructLayout):
                 "scalar": unsigned(1),
                 "reduce": unsigned(1),
                 "fill": unsigned(1),
+                "choose": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -96,7 +97,7 @@ class VectorFront(wiring.Component):
                 *(unit.counts[n].eq(value) for n, value in enumerate(four)),
             ]
             sizes[name] = unit.size
-        copy = (instr.opcode == Opcode.TENSOR_COPY) & (instr.dst.dtype == instr.src0.dtype)
+        copy = _one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
         last = instr.opcode == Opcode.SCALAR_TENSOR_TENSOR
         pair = _one_of(instr.opcode, PAIRS)
         scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
@@ -125,6 +126,7 @@ class VectorFront(wiring.Component):
                         item.second.eq(last),
                         item.scalar.eq(scalar),
                         item.reduce.eq(instr.opcode == Opcode.TENSOR_REDUCE),
+                        item.choose.eq(instr.opcode == Opcode.TENSOR_COPY_PREDICATED),
                         item.fill.eq(instr.opcode == Opcode.MEMSET),
                         item.group.eq(sizes["src1"]),
                         item.count.eq(sizes["dst"]),
@@ -175,11 +177,9 @@ class VectorFront(wiring.Component):
             & ~(_one_of(instr.opcode, (*NO_OP, *ONE_OP)) & (instr.op1 != 0))
             & ~(reduce & ~(_one_of(instr.op0, IDENTITY) & (instr.axes >= 1) & (instr.axes <= AP_DIMS)))
         )
-        types = copy | (
-            _one_of(dst.dtype, sorted(WRITABLE))
-            & (fill | _one_of(src0.dtype, sorted(READABLE)))
-            & (~second | _one_of(src1.dtype, sorted(READABLE)))
-        )
+        types = (
+            copy | (_one_of(dst.dtype, sorted(WRITABLE)) & (fill | _one_of(src0.dtype, sorted(READABLE))))
+        ) & (~second | _one_of(src1.dtype, sorted(READABLE)))
         shape = (
             (fill | (sizes["dst"] == sizes["src0"]))
             & (~second | (sizes["src1"] == Mux(scalar, 1, sizes["dst"])))

@@ -114,7 +114,7 @@ class VectorLane(ClockedTile):
     Members
     -------
     a, b: raw elements of types a_dtype and b_dtype. c: FP32 bits. o: raw element of type o_dtype, cast as `saturate` says.
-    copy: o is a, bit for bit. reduce: see rtl.vector.groups; op1 is op0 then. All but `a`, `b` and `reduce` are held while results are
+    copy: o is a, bit for bit. zero: with o, b was a zero. reduce: see rtl.vector.groups; op1 is op0 then. All but `a`, `b` and `reduce` are held while results are
     under way.
     """
 
@@ -138,6 +138,7 @@ class VectorLane(ClockedTile):
                 "copy": In(1),
                 "reduce": In(ReduceLayout()),
                 "o": Out(32),
+                "zero": Out(1),
             }
         )
 
@@ -152,6 +153,9 @@ class VectorLane(ClockedTile):
         m.submodules.alu1 = alu1 = self.tiles.place(VectorAlu, self.config)
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
         m.submodules.late = late = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
+        m.submodules.zero = zero = self.tiles.place(
+            Delay, DelayConfig(width=1, cycles=LATENCY - decode.LATENCY)
+        )
         m.submodules.raw = raw = self.tiles.place(Delay, DelayConfig(width=32, cycles=LATENCY))
         ctl = self.reduce
         partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
@@ -168,6 +172,8 @@ class VectorLane(ClockedTile):
             out.x.eq(alu1.o ^ Cat(C(0, 31), ctl.negate)),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
+            zero.i.eq(~values[1][:31].any()),
+            self.zero.eq(zero.o),
             raw.i.eq(self.a),
             self.o.eq(Mux(self.copy, raw.o, out.raw)),
         ]

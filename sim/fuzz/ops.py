@@ -9,7 +9,7 @@ import numpy as np
 from models import isa
 from models.access import AccessPattern
 from models.config import ChipConfig
-from models.elements import ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.elements import NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
 from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
 from models.fp import IDENTITY
 from models.functions import ActFunc
@@ -169,7 +169,7 @@ class Generator:
         room = rng.choice([0, 0, 32])
         if opcode == Opcode.TENSOR_REDUCE:
             fields |= {"op0": rng.choice(list(IDENTITY)), "axes": rng.randint(1, 4)}
-        elif opcode not in (Opcode.TENSOR_COPY, Opcode.MEMSET):
+        elif opcode not in NO_OP:
             fields["op0"] = rng.choice(list(AluOp))
             if opcode not in ONE_OP:
                 fields["op1"] = rng.choice(list(AluOp))

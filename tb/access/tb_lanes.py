@@ -203,6 +203,7 @@ class Writing(Bench):
         dut = self.dut
         addresses, bad = pattern.addresses().tolist(), self.bad(pattern)
         items = [[random.getrandbits(32) for _ in range(P)] for _ in addresses]
+        skips = [random.choice([0, 0, (1 << P) - 1, random.getrandbits(P)]) for _ in addresses]
         name = "sbuf" if pattern.space == Space.SBUF else "psum"
         size = dtype_bytes(pattern.dtype)
         started = sent = 0
@@ -233,6 +234,7 @@ class Writing(Bench):
             dut.data__valid.value = int(valid)
             if valid:
                 dut.data__payload.value = sum(v << 32 * i for i, v in enumerate(items[sent]))
+                dut.skip.value = skips[sent]
             self.ports.drive()
             await ReadOnly()
             assert not (done and int(dut.done.value)), "done comes once"
@@ -242,7 +244,7 @@ class Writing(Bench):
                 assert int(dut.error_addr.value) == addresses[bad] % (1 << 32)
                 fault = True
             if valid and int(dut.data__ready.value):
-                for lane in range(parts):
+                for lane in (i for i in range(parts) if not skips[sent] >> i & 1):
                     at = self.copies[name][(pattern.part + lane) % P]
                     at[addresses[sent] : addresses[sent] + size] = np.frombuffer(
                         items[sent][lane].to_bytes(4, "little")[:size], dtype=np.uint8

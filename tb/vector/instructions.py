@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from models import encoding, isa
 from models.access import AccessPattern
 from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig
-from models.elements import VECTOR_OPS
+from models.elements import COPIES, PAIRS, VECTOR_OPS
 from models.fault import Fault
 from models.formats import FLOATS, INTS, PACKED, DType, dtype_bytes
 from models.fp import IDENTITY
@@ -68,6 +68,7 @@ def allowed_flags(opcode: Opcode) -> int:
         Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse,
         Opcode.SCALAR_TENSOR_TENSOR: reverse,
         Opcode.TENSOR_REDUCE: int(Flag.NEGATE),
+        Opcode.TENSOR_COPY_PREDICATED: int(Flag.REVERSE0),
     }
     return int(Flag.SATURATE) | own.get(opcode, 0)
 
@@ -100,7 +101,7 @@ def used_aps(word: bytes) -> list[str]:
     raw = encoding.raw_fields(word)
     opcode = Opcode(raw["opcode"])
     scalar = opcode == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
-    pair = opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR)
+    pair = opcode in PAIRS
     if opcode == Opcode.MEMSET:
         return ["dst"]
     return ["dst", "src0", "src1"] if scalar or pair else ["dst", "src0"]
@@ -217,7 +218,7 @@ def random_instruction(size: int | None = None) -> bytes:
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
-    raw_copy = opcode == Opcode.TENSOR_COPY and random.random() < 0.4
+    raw_copy = opcode in COPIES and random.random() < 0.4
     d_type, s_type = random.choice(WRITABLE), random.choice(READABLE)
     if raw_copy:
         d_type = s_type = random.choice([*READABLE, *PACKED])
@@ -227,13 +228,15 @@ def random_instruction(size: int | None = None) -> bytes:
     d_type = s_type if in_place else d_type
     dst = random_pattern(n, d_type, parts, distinct=in_place)
     aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
-    if opcode != Opcode.TENSOR_COPY:
+    if opcode not in COPIES:
         fields["op0"] = random.choice(list(AluOp))
+    if opcode == Opcode.TENSOR_COPY_PREDICATED:
+        fields["flags"] |= random.getrandbits(1) * int(Flag.REVERSE0)
     if opcode in (Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR):
         fields["flags"] |= random.choice([0, 0, 1, 2, 3]) * int(Flag.REVERSE0)
     if opcode == Opcode.SCALAR_TENSOR_TENSOR:
         fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits()}
-    if opcode in (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR):
+    if opcode in PAIRS:
         same = in_place and random.random() < 0.3
         aps["src1"] = dst if same else _source(n, random.choice(READABLE), parts, dst)
     if opcode == Opcode.TENSOR_SCALAR:

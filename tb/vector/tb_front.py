@@ -8,7 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding, isa
-from models.elements import VECTOR_OPS
+from models.elements import COPIES, VECTOR_OPS
 from models.formats import DType
 from models.isa import Engine, Flag, Opcode
 from rtl.access.size import LATENCY as SIZE_LATENCY
@@ -85,13 +85,23 @@ class Front:
         if legal:
             same = encoding.raw_ap(word, "dst")["dtype"] == encoding.raw_ap(word, "src0")["dtype"]
             scalar = raw["opcode"] == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
-            copy = raw["opcode"] == Opcode.TENSOR_COPY and same
+            copy = raw["opcode"] in COPIES and same
+            choose = raw["opcode"] == Opcode.TENSOR_COPY_PREDICATED
             second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR
-            pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second
+            pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second or choose
             reduce, fill = raw["opcode"] == Opcode.TENSOR_REDUCE, raw["opcode"] == Opcode.MEMSET
-            want = 1 | copy << 1 | pair << 2 | second << 3 | bool(scalar) << 4 | reduce << 5 | fill << 6
-            assert flags & 127 == want
-            sizes = flags >> 7
+            want = (
+                1
+                | copy << 1
+                | pair << 2
+                | second << 3
+                | bool(scalar) << 4
+                | reduce << 5
+                | fill << 6
+                | choose << 7
+            )
+            assert flags & 255 == want
+            sizes = flags >> 8
             if reduce:
                 source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
                 assert sizes & 0xFFFFFFFF == source.inner(raw["axes"])

@@ -74,6 +74,7 @@ async def random_operations(dut: Any) -> None:
             if n >= LATENCY:
                 i, got = n - LATENCY, int(dut.o.value)
                 assert got == want[i], f"{controls}: {a[i]:#x}, {b[i]:#x} gave {got:#x}, not {want[i]:#x}"
+                assert int(dut.zero.value) == int(operands[0][i] == 0), f"{b_type.name} {b[i]:#x}"
             dut.a.value = int(a[n]) if n < LENGTH else random.getrandbits(32)
             dut.b.value = int(b[n]) if n < LENGTH else random.getrandbits(32)
             await FallingEdge(dut.clk)

@@ -216,6 +216,50 @@ def test_reducing_one_element_gives_it(op):
     assert np.array_equal(get(core, 512, "f4", (8, 4)), want)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dst", [DType.FP32, DType.BF16], ids=lambda d: d.name)
+def test_tensor_copy_predicated(dst, reverse):
+    x, old = random_f32((8, 9), 8), random_f32((8, 9), 9)
+    chosen = np.random.default_rng(SEED).integers(0, 2, (8, 9)).astype(np.float32)
+    chosen[0, :3] = [-0.0, np.nan, 1e-45]
+    p = Program(NANO)
+    target = row(512, dst, 9)
+    p.vector.tensor_copy(target, row(256, DType.FP32, 9), parts=8)
+    p.vector.tensor_copy_predicated(
+        target, row(0, DType.FP32, 9), row(128, DType.FP32, 9), parts=6, reverse=reverse
+    )
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 128, chosen)
+        put(core, 256, old)
+
+    core = run(p, prepare)
+    take = (chosen != 0) ^ reverse
+    take[6:] = False
+    new, kept = (cast.encode(dst, v, saturate=False) for v in (x, old))
+    got = get(core, 512, f"u{dtype_bytes(dst)}", (8, 9)).astype(np.uint32)
+    assert np.array_equal(got, np.where(take, new, kept))
+
+
+def test_predicated_writes_to_one_place_keep_their_order():
+    """The last chosen element stays, in each partition another one."""
+    x = np.arange(24, dtype=np.uint8).reshape(8, 3) + 1
+    chosen = np.array([[n & 1, n >> 1 & 1, n >> 2] for n in range(8)], dtype=np.uint8)
+    p = Program(NANO)
+    p.vector.tensor_copy_predicated(
+        row(100, DType.UINT8, 3, stride=0), row(0, DType.UINT8, 3), row(50, DType.UINT8, 3), parts=8
+    )
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 50, chosen)
+
+    core = run(p, prepare)
+    want = [max([0, *(v for v, c in zip(x[n], chosen[n], strict=True) if c)]) for n in range(8)]
+    assert core.sbuf[:, 100].tolist() == want
+
+
 def test_memset():
     p = Program(NANO)
     p.vector.memset(row(100, DType.BF16, 7), -1.5, parts=3)
