@@ -5,7 +5,8 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
-from models.functions import library
+from models.cost import COSTS, steps
+from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
 from sim.memory_map import markdown
 
@@ -78,6 +79,23 @@ def isa_page() -> str:
         )
     lines += [
         "",
+        "## What an instruction costs",
+        "",
+        (
+            "Cycles from when its engine takes an instruction to its update, alone and where memories grant at once: N elements of dst, M columns, P "
+            "partitions of the core, R elements of a reduced group, s cycles of the function (below). The test `tb/models/test_cost.py` measures them on the chip."
+        ),
+        "",
+        "| instruction | cycles |",
+        "|---|---|",
+        *[f"| {o.name} | {c.text} |" for o, c in COSTS.items()],
+        "| NOP, REGISTER, BRANCH not taken | 4 (sequencer) |",
+        "",
+        (
+            "MATMUL is counted from the end of the LOAD_STATIONARY before it; matmuls and loads behind each other stream without a gap. A MATMUL has the array's depth in it once, "
+            "then a column a cycle."
+        ),
+        "",
         "## ALU operations",
         "",
         "| code | name |",
@@ -94,7 +112,7 @@ def isa_page() -> str:
         "",
         "| code | function | cycles |",
         "|---|---|---|",
-        *[f"| {f.value} | {f.name} | {len(steps) + 1} |" for f, steps in library()[0].items()],
+        *[f"| {f.value} | {f.name} | {steps(f)} |" for f in ActFunc],
         "",
         "## Error causes",
         "",

@@ -1,0 +1,76 @@
+"""What an instruction costs: cycles from when its engine takes it to its update, alone, where memories grant at once.
+
+An engine checks the next instruction's fields while one runs, so that instructions back to back cost a few cycles less each. What
+instructions in several engines cost together depends on how their memory banks meet; that is what simulation is for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from models.config import ChipConfig
+from models.encoding import Instruction
+from models.fp import PARTIALS
+from models.functions import ActFunc, library
+from models.isa import Flag, Opcode
+
+GROUP = 8
+"""Elements of every lane that the scalar engine works on together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A rule as text, in N (elements of dst), M, P, R (elements of a group) and s (cycles of a function), and as a function."""
+
+    text: str
+    cycles: Callable[[ChipConfig, Instruction], int]
+
+
+def _elements(instr: Instruction) -> int:
+    return instr.aps["dst"].size
+
+
+def _rounded(count: int, to: int) -> int:
+    return -(-count // to) * to
+
+
+def _reduce(config: ChipConfig, instr: Instruction) -> int:
+    group = instr.aps["src0"].inner(instr.fields["axes"])
+    return _elements(instr) * _rounded(group, PARTIALS) + 25
+
+
+def _scalar(config: ChipConfig, instr: Instruction) -> int:
+    return _elements(instr) + (24 if instr.fields.get("flags", 0) & Flag.SRC1_SCALAR else 22)
+
+
+def steps(function: ActFunc) -> int:
+    """Cycles that the scalar engine takes for an element of every lane."""
+    return len(library()[0][function]) + 1
+
+
+def _activate(config: ChipConfig, instr: Instruction) -> int:
+    n = _elements(instr)
+    full = _rounded(n, GROUP)
+    return full * steps(ActFunc(instr.fields.get("op0", 0))) - (full - n) + 24
+
+
+COSTS: dict[Opcode, Cost] = {
+    Opcode.LOAD_STATIONARY: Cost("M + 11", lambda config, instr: instr.fields["cols"] + 11),
+    Opcode.MATMUL: Cost("N + 3 P + 20", lambda config, instr: _elements(instr) + 3 * config.partitions + 20),
+    Opcode.TENSOR_COPY: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.TENSOR_TENSOR: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.TENSOR_SCALAR: Cost("N + 22; with flag SRC1_SCALAR N + 24", _scalar),
+    Opcode.SCALAR_TENSOR_TENSOR: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.TENSOR_REDUCE: Cost("N R + 25, R rounded up to a multiple of 4", _reduce),
+    Opcode.MEMSET: Cost("N + 17", lambda config, instr: _elements(instr) + 17),
+    Opcode.TENSOR_COPY_PREDICATED: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
+}
+"""Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
+
+
+def alone(config: ChipConfig, instr: Instruction) -> int:
+    """Cycles of `instr` by itself. Raises ValueError for an instruction without a rule."""
+    if instr.opcode not in COSTS:
+        known = ", ".join(o.name for o in COSTS)
+        raise ValueError(f"opcode must be one of {known}, not {instr.opcode.name}")
+    return COSTS[instr.opcode].cycles(config, instr)
