@@ -63,6 +63,7 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.TENSOR_REDUCE: Cost("N R + 25, R rounded up to a multiple of 4", _reduce),
     Opcode.MEMSET: Cost("N + 17", lambda config, instr: _elements(instr) + 17),
     Opcode.TENSOR_COPY_PREDICATED: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.TENSOR_TENSOR_SCAN: Cost("5 N + 18", lambda config, instr: 5 * _elements(instr) + 18),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""

@@ -22,9 +22,15 @@ VECTOR_OPS = {
     Opcode.TENSOR_REDUCE: int(Flag.SATURATE | Flag.NEGATE),
     Opcode.MEMSET: int(Flag.SATURATE),
     Opcode.TENSOR_COPY_PREDICATED: int(Flag.SATURATE | Flag.REVERSE0),
+    Opcode.TENSOR_TENSOR_SCAN: int(Flag.SATURATE) | _REVERSE,
 }
 """The vector engine's own opcodes, and the flags that each may have."""
-PAIRS = (Opcode.TENSOR_TENSOR, Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_COPY_PREDICATED)
+PAIRS = (
+    Opcode.TENSOR_TENSOR,
+    Opcode.SCALAR_TENSOR_TENSOR,
+    Opcode.TENSOR_COPY_PREDICATED,
+    Opcode.TENSOR_TENSOR_SCAN,
+)
 """Opcodes that read src1 element by element."""
 ONE_OP = (Opcode.TENSOR_TENSOR, Opcode.TENSOR_REDUCE)
 """Opcodes with op0 alone."""
@@ -85,6 +91,10 @@ class ElementEngines(Memories):
             if src1 is not None:
                 other = np.broadcast_to(cast.decode(src1.dtype, self._read(src1, parts)), value.shape)
             first = second = _filled(value, raw["imm0"])
+            if opcode == Opcode.TENSOR_TENSOR_SCAN:
+                result = _scanned(value, other, first, raw)
+                self._write(dst, parts, cast.encode(dst.dtype, result, saturate=saturate))
+                return
             if opcode == Opcode.TENSOR_SCALAR:
                 second = _filled(value, raw["imm1"])
             if src1 is not None:
@@ -140,6 +150,17 @@ class ElementEngines(Memories):
 def _filled(like: F32, bits: int) -> F32:
     """An immediate for every element."""
     return np.full(like.shape, bits, dtype=np.uint32).view(np.float32)
+
+
+def _scanned(a: F32, b: F32, start: F32, raw: dict[str, int]) -> F32:
+    """The states of a scan, [parts, elements], from `start`'s first column on."""
+    out, op0, op1 = np.empty_like(a), AluOp(raw["op0"]), AluOp(raw["op1"])
+    state = start[:, 0] if start.shape[1] else start
+    for n in range(a.shape[1]):
+        state = _ordered(op0, state, a[:, n], raw["flags"] & Flag.REVERSE0)
+        state = _ordered(op1, state, b[:, n], raw["flags"] & Flag.REVERSE1)
+        out[:, n] = state
+    return out
 
 
 def _ordered(op: AluOp, a: F32, b: F32, reverse: int) -> F32:

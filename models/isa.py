@@ -109,9 +109,9 @@ class Flag(enum.IntFlag):
     SRC1_SCALAR = 4
     """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
     REVERSE0 = 8
-    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first. TENSOR_COPY_PREDICATED: copies where src1 is a zero."""
+    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first. TENSOR_TENSOR_SCAN: op0 has src0 first. TENSOR_COPY_PREDICATED: copies where src1 is a zero."""
     REVERSE1 = 16
-    """The same: op1 has imm1, or src1's element, first."""
+    """TENSOR_SCALAR: op1 has imm1 first. SCALAR_TENSOR_TENSOR, TENSOR_TENSOR_SCAN: op1 has src1 first."""
     NEGATE = 32
     """TENSOR_REDUCE: the result with its sign changed."""
 
@@ -243,6 +243,7 @@ class Opcode(enum.IntEnum):
     TENSOR_REDUCE = 0x34
     MEMSET = 0x35
     TENSOR_COPY_PREDICATED = 0x36
+    TENSOR_TENSOR_SCAN = 0x37
     ACTIVATE = 0x40
 
 
@@ -329,6 +330,12 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "flags"),
         ("dst", "src0", "src1"),
         "dst = cast(src0) where src1 is not a zero (with flag REVERSE0: where it is one); equal types copy bits; other elements of dst stay",
+    ),
+    Opcode.TENSOR_TENSOR_SCAN: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst = cast(s), s = (s op0 src0) op1 src1 from one element to the next, in FP32, starting from s = imm0",
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

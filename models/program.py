@@ -10,18 +10,15 @@ program.finish()
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from models import fp, isa
+from models import isa
 from models.access import AccessPattern
 from models.checks import Checker, ProgramError
 from models.config import ChipConfig
 from models.control_flow import ControlFlow, Register
-from models.elements import READABLE
+from models.element_stream import ElementInstructions
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
-from models.functions import ActFunc
-from models.isa import AluOp, Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-def fp32_bits(value: float) -> int:
-    """The FP32 code of `value`, as an immediate operand."""
-    return int(np.float32(value).view(np.uint32))
-
-
-class Stream(ControlFlow):
+class Stream(ControlFlow, ElementInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):
@@ -136,6 +128,9 @@ class Stream(ControlFlow):
             raise ProgramError(
                 f"{self.engine.name.lower()}[{len(self.instructions)}] {opcode.name}: {e}"
             ) from None
+
+    def _checker(self) -> Checker:
+        return self.program.checker
 
     def nop(self, **sync: Any) -> int:
         """Wait and update only."""
@@ -219,220 +214,6 @@ class Stream(ControlFlow):
         aps = {"dst": dst, "src0": src} | ({"src1": scale} if scale is not None else {})
         flags = Flag.ACCUMULATE if accumulate else 0
         return self.emit(Opcode.MATMUL, {"parts": k, "cols": m, "flags": flags}, aps, **sync)
-
-    def tensor_copy(
-        self, dst: AccessPattern, src: AccessPattern, *, parts: int, saturate: bool = False, **sync: Any
-    ) -> int:
-        """dst = cast(src); equal types copy bits."""
-        self._checked(Opcode.TENSOR_COPY, lambda: self._vector(dst, {"src0": src}, parts, copy=True))
-        return self.emit(
-            Opcode.TENSOR_COPY,
-            {"parts": parts, "flags": Flag.SATURATE * saturate},
-            {"dst": dst, "src0": src},
-            **sync,
-        )
-
-    def tensor_copy_predicated(
-        self,
-        dst: AccessPattern,
-        src: AccessPattern,
-        predicate: AccessPattern,
-        *,
-        parts: int,
-        reverse: bool = False,
-        saturate: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast(src) where predicate is not a zero, or with `reverse` where it is one; equal types copy bits."""
-
-        def check() -> None:
-            self.program.checker.vector(dst, {"src1": predicate}, parts, copy=src.dtype == dst.dtype)
-            self._vector(dst, {"src0": src}, parts, copy=True)
-            if predicate.dtype not in READABLE:
-                raise ValueError(
-                    f"src1.dtype must be a float, integer or E8M0 type, not {predicate.dtype.name}"
-                )
-            if predicate.size != dst.size:
-                raise ValueError(f"src1 must have dst's {dst.size} elements, not {predicate.size}")
-
-        self._checked(Opcode.TENSOR_COPY_PREDICATED, check)
-        flags = Flag.SATURATE * saturate + Flag.REVERSE0 * reverse
-        aps = {"dst": dst, "src0": src, "src1": predicate}
-        return self.emit(Opcode.TENSOR_COPY_PREDICATED, {"parts": parts, "flags": flags}, aps, **sync)
-
-    def tensor_tensor(
-        self,
-        dst: AccessPattern,
-        src0: AccessPattern,
-        src1: AccessPattern,
-        op: AluOp,
-        *,
-        parts: int,
-        saturate: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast(src0 op src1)."""
-        aps = {"dst": dst, "src0": src0, "src1": src1}
-        self._checked(Opcode.TENSOR_TENSOR, lambda: self._vector(dst, {"src0": src0, "src1": src1}, parts))
-        return self.emit(
-            Opcode.TENSOR_TENSOR, {"parts": parts, "op0": op, "flags": Flag.SATURATE * saturate}, aps, **sync
-        )
-
-    def tensor_scalar(
-        self,
-        dst: AccessPattern,
-        src: AccessPattern,
-        op0: AluOp,
-        operand0: "float | AccessPattern",
-        op1: AluOp = AluOp.BYPASS,
-        operand1: float = 0.0,
-        *,
-        parts: int,
-        saturate: bool = False,
-        reverse0: bool = False,
-        reverse1: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast((src op0 operand0) op1 operand1); operand0 is a number, or a pattern of one element a partition.
-
-        `reverse0`: operand0 op0 src; `reverse1`: operand1 op1 the rest.
-        """
-        fields = {
-            "parts": parts,
-            "op0": op0,
-            "op1": op1,
-            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
-            "imm1": fp32_bits(operand1),
-        }
-        aps = {"dst": dst, "src0": src}
-        if isinstance(operand0, AccessPattern):
-            scalar = operand0
-            aps["src1"] = scalar
-            fields["flags"] |= Flag.SRC1_SCALAR
-
-            def check() -> None:
-                if scalar.size != 1:
-                    raise ValueError(f"src1 must be one element a partition, not {scalar.size}")
-                self.program.checker.vector(dst, {"src1": scalar}, parts, copy=False)
-                self._vector(dst, {"src0": src}, parts)
-
-            self._checked(Opcode.TENSOR_SCALAR, check)
-        else:
-            fields["imm0"] = fp32_bits(operand0)
-            self._checked(Opcode.TENSOR_SCALAR, lambda: self._vector(dst, {"src0": src}, parts))
-        return self.emit(Opcode.TENSOR_SCALAR, fields, aps, **sync)
-
-    def scalar_tensor_tensor(
-        self,
-        dst: AccessPattern,
-        src0: AccessPattern,
-        op0: AluOp,
-        operand0: float,
-        op1: AluOp,
-        src1: AccessPattern,
-        *,
-        parts: int,
-        saturate: bool = False,
-        reverse0: bool = False,
-        reverse1: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast((src0 op0 operand0) op1 src1). `reverse0`: operand0 op0 src0; `reverse1`: src1 op1 the rest."""
-        fields = {
-            "parts": parts,
-            "op0": op0,
-            "op1": op1,
-            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
-            "imm0": fp32_bits(operand0),
-        }
-        srcs = {"src0": src0, "src1": src1}
-        self._checked(Opcode.SCALAR_TENSOR_TENSOR, lambda: self._vector(dst, srcs, parts))
-        return self.emit(Opcode.SCALAR_TENSOR_TENSOR, fields, {"dst": dst, **srcs}, **sync)
-
-    def tensor_reduce(
-        self,
-        dst: AccessPattern,
-        src: AccessPattern,
-        op: AluOp,
-        *,
-        parts: int,
-        axes: int = 1,
-        negate: bool = False,
-        saturate: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast(op over the `axes` innermost of src's dimensions); `negate` changes the results' sign (models.fp.reduce)."""
-
-        def check() -> None:
-            if op not in fp.IDENTITY:
-                allowed = ", ".join(o.name for o in fp.IDENTITY)
-                raise ValueError(f"op must be one of {allowed}, not {AluOp(op).name}")
-            if not 1 <= axes <= isa.AP_DIMS:
-                raise ValueError(f"axes must be from 1 to {isa.AP_DIMS}, not {axes!r}")
-            self.program.checker.vector(dst, {"src0": src}, parts, copy=False)
-            if dst.size != src.outer(axes):
-                raise ValueError(f"dst must have {src.outer(axes)} elements, not {dst.size}")
-            if src.inner(axes) < 1:
-                raise ValueError("src0 must have one element or more for each result, not 0")
-
-        self._checked(Opcode.TENSOR_REDUCE, check)
-        flags = Flag.SATURATE * saturate + Flag.NEGATE * negate
-        fields = {"parts": parts, "op0": op, "axes": axes, "flags": flags}
-        return self.emit(Opcode.TENSOR_REDUCE, fields, {"dst": dst, "src0": src}, **sync)
-
-    def memset(
-        self, dst: AccessPattern, value: float, *, parts: int, saturate: bool = False, **sync: Any
-    ) -> int:
-        """dst = cast(value), every element."""
-        self._checked(Opcode.MEMSET, lambda: self._vector(dst, {}, parts))
-        fields = {"parts": parts, "flags": Flag.SATURATE * saturate, "imm0": fp32_bits(value)}
-        return self.emit(Opcode.MEMSET, fields, {"dst": dst}, **sync)
-
-    def activate(
-        self,
-        dst: AccessPattern,
-        src: AccessPattern,
-        function: ActFunc,
-        *,
-        parts: int,
-        scale: float = 1.0,
-        bias: "float | AccessPattern" = -0.0,
-        saturate: bool = False,
-        **sync: Any,
-    ) -> int:
-        """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition."""
-        fields = {
-            "parts": parts,
-            "op0": function,
-            "flags": Flag.SATURATE * saturate,
-            "imm0": fp32_bits(scale),
-        }
-        aps = {"dst": dst, "src0": src}
-        if isinstance(bias, AccessPattern):
-            aps["src1"] = bias
-            fields["flags"] |= Flag.SRC1_SCALAR
-        else:
-            fields["imm1"] = fp32_bits(bias)
-
-        def check() -> None:
-            if isinstance(bias, AccessPattern):
-                if bias.size != 1 or bias.dtype != DType.FP32:
-                    raise ValueError(
-                        f"bias must be one FP32 word a partition, not {bias.size} of {bias.dtype.name}"
-                    )
-                self.program.checker.pattern("bias", bias, parts)
-            self._vector(dst, {"src0": src}, parts)
-
-        self._checked(Opcode.ACTIVATE, check)
-        return self.emit(Opcode.ACTIVATE, fields, aps, **sync)
-
-    def _vector(
-        self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool = False
-    ) -> None:
-        self.program.checker.vector(dst, srcs, parts, copy=copy)
-        for key, s in srcs.items():
-            if s.size != dst.size:
-                raise ValueError(f"{key} must have dst's {dst.size} elements, not {s.size}")
 
     def encode(self) -> bytes:
         """The stream's words, 128 bytes each. Raises ProgramError when a branch's label was never placed."""

@@ -41,7 +41,7 @@ class VectorEngine(wiring.Component):
     after `error_valid` on until `clear`; what was accepted before is forgotten.
 
     Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once (a reduction 25, and its groups are
-    filled up to a multiple of four elements).
+    filled up to a multiple of four elements; a scan takes five cycles for each element).
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -126,6 +126,7 @@ class VectorEngine(wiring.Component):
             groups.start.eq(start),
             groups.group.eq(checked.group),
             groups.on.eq(now.reduce & ~idle),
+            groups.scan.eq(now.scan & ~idle),
         ]
         with m.If(start):
             m.d.sync += left.eq(checked.count)
@@ -156,10 +157,10 @@ class VectorEngine(wiring.Component):
         taken = Signal()
         there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
-            fire.eq(there & second_ok & (credit != 0) & ~flush & ~now.reduce),
+            fire.eq(there & second_ok & (credit != 0) & ~flush & ~now.reduce & ~now.scan),
             enters.eq(fire | groups.result),
             first.ready.eq((fire & ~now.fill) | groups.take),
-            second.ready.eq(Mux(now.pair, fire, now.scalar & ~have_scalar)),
+            second.ready.eq(Mux(now.pair, fire | groups.take, now.scalar & ~have_scalar)),
             taken.eq(results.o.valid & results.o.ready),
         ]
         with m.If(now.scalar & ~have_scalar & second.valid & second.ready):
@@ -176,7 +177,8 @@ class VectorEngine(wiring.Component):
         m.d.comb += [
             groups.negate.eq(instr.flags[negate]),
             groups.op.eq(instr.op0),
-            groups.valid.eq(first.valid & ~flush),
+            groups.valid.eq(first.valid & (~now.scan | second.valid) & ~flush),
+            groups.initial.eq(instr.imm0),
             groups.room.eq((credit != 0) & ~flush),
         ]
         outs: list[Value] = []

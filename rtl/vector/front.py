@@ -27,7 +27,7 @@ class CheckedLayout(data.StructLayout):
     """An instruction that may run. `legal` low: ILLEGAL_FIELD, nothing else means anything.
 
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
-    choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. fill: no source, `count` elements.
+    choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     """
 
     def __init__(self) -> None:
@@ -42,6 +42,7 @@ class CheckedLayout(data.StructLayout):
                 "reduce": unsigned(1),
                 "fill": unsigned(1),
                 "choose": unsigned(1),
+                "scan": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -98,7 +99,8 @@ class VectorFront(wiring.Component):
             ]
             sizes[name] = unit.size
         copy = _one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
-        last = instr.opcode == Opcode.SCALAR_TENSOR_TENSOR
+        scan = instr.opcode == Opcode.TENSOR_TENSOR_SCAN
+        last = (instr.opcode == Opcode.SCALAR_TENSOR_TENSOR) | scan
         pair = _one_of(instr.opcode, PAIRS)
         scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
         scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
@@ -124,6 +126,7 @@ class VectorFront(wiring.Component):
                         item.copy.eq(copy),
                         item.pair.eq(pair),
                         item.second.eq(last),
+                        item.scan.eq(scan),
                         item.scalar.eq(scalar),
                         item.reduce.eq(instr.opcode == Opcode.TENSOR_REDUCE),
                         item.choose.eq(instr.opcode == Opcode.TENSOR_COPY_PREDICATED),

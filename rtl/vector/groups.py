@@ -1,4 +1,4 @@
-"""Groups of a TENSOR_REDUCE: which elements go where in the lanes, and when a group's partial results are put together."""
+"""Reductions and scans: which elements go where in the lanes and when, and when a group's partial results are put together."""
 
 from typing import Any
 
@@ -18,6 +18,8 @@ FINAL = ALU_LATENCY + 1
 """Cycles from when the second half of a group enters the second ALU to when both halves do: they wait in registers."""
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + FINAL
 """Cycles from a group's last element to its result behind the second ALU."""
+PACE = 2 * ALU_LATENCY + 1
+"""Cycles from one element of a scan to the next: through both ALUs, into a register."""
 assert PARTIALS == 4
 assert ALU_LATENCY < PARTIALS, "a partial result must be back before its next element comes"
 
@@ -25,7 +27,8 @@ assert ALU_LATENCY < PARTIALS, "a partial result must be back before its next el
 class ReduceLayout(data.StructLayout):
     """What the lanes are told each cycle, each field at the place in their pipeline where it is used.
 
-    on: a reduction runs (held). identity: where op0 starts from (held). negate: results change their sign (held).
+    on: a reduction runs (held). identity: where it starts from (held). negate: results change their sign (held).
+    scan: a scan runs (held), starting from `identity`. begin: its first element enters the first ALU. state: the second ALU gives its state.
     pad, fresh, tag: of the element that enters the first ALU: nothing came, it begins its partial, which partial it goes to.
     put, put_tag: the first ALU gives this partial. keep: the second ALU gives half `half`. final: both halves enter the second ALU.
     """
@@ -44,6 +47,9 @@ class ReduceLayout(data.StructLayout):
                 "keep": unsigned(1),
                 "half": unsigned(1),
                 "final": unsigned(1),
+                "scan": unsigned(1),
+                "begin": unsigned(1),
+                "state": unsigned(1),
             }
         )
 
@@ -64,13 +70,14 @@ class _Step(data.StructLayout):
 
 
 class GroupControl(ClockedTile):
-    """Elements in rounds of PARTIALS, the last round of a group filled up, one a cycle.
+    """Elements of a reduction in rounds of PARTIALS, the last round of a group filled up, one a cycle; those of a scan one every PACE cycles.
 
     Members
     -------
-    start: one cycle; `group` (elements of a group, from 1) counts from then on. on, negate, op: held while results are under way.
+    start: one cycle; `group` (elements of a group, from 1) counts from then on. on (a reduction runs), scan (a scan runs), negate, op,
+        initial (a scan's start, FP32): held while results are under way.
     valid, take: an element is there, and goes into the lanes now. room: there is room for another result.
-    result: with this element (or filler) a group ends; its result comes LATENCY cycles later.
+    result: with this element (or filler) a group ends; its result comes LATENCY cycles later. Each element of a scan gives one.
     control: to the lanes.
     """
 
@@ -81,6 +88,8 @@ class GroupControl(ClockedTile):
                 "start": In(1),
                 "group": In(GROUP_BITS),
                 "on": In(1),
+                "scan": In(1),
+                "initial": In(32),
                 "negate": In(1),
                 "op": In(OP_BITS),
                 "valid": In(1),
@@ -95,6 +104,7 @@ class GroupControl(ClockedTile):
         m = Module()
         tag, left, group = Signal(TAG_BITS), Signal(GROUP_BITS), Signal(GROUP_BITS)
         fresh, last = Signal(), Signal()
+        grouped, scanned, pace = Signal(), Signal(), Signal(range(PACE))
         step = Signal(_Step())
         ends = Signal(FINAL)
         # Both halves of an earlier group have the second ALU to themselves when this element's half would come to it.
@@ -104,14 +114,22 @@ class GroupControl(ClockedTile):
             step.fresh.eq(fresh),
             step.last.eq(Mux(tag == 0, left <= PARTIALS, last)),
             step.tag.eq(tag),
-            step.there.eq(self.on & self.room & ~blocked & (step.pad | self.valid) & ~self.start),
-            self.take.eq(step.there & ~step.pad),
-            self.result.eq(step.there & step.last & (tag == PARTIALS - 1)),
+            grouped.eq(self.on & self.room & ~blocked & (step.pad | self.valid) & ~self.start),
+            scanned.eq(self.scan & self.room & self.valid & (pace == 0) & ~self.start),
+            step.there.eq(grouped | scanned),
+            self.take.eq((grouped & ~step.pad) | scanned),
+            self.result.eq((grouped & step.last & (tag == PARTIALS - 1)) | scanned),
         ]
+        with m.If(self.start | (pace == 0)):
+            m.d.sync += pace.eq(Mux(scanned, PACE - 1, 0))
+        with m.Else():
+            m.d.sync += pace.eq(pace - 1)
         m.d.sync += ends.eq((ends << 1) | self.result)
         with m.If(self.start):
             m.d.sync += [tag.eq(0), left.eq(self.group), group.eq(self.group), fresh.eq(1)]
-        with m.Elif(step.there):
+        with m.Elif(scanned):
+            m.d.sync += fresh.eq(0)
+        with m.Elif(grouped):
             m.d.sync += [tag.eq(tag + 1), last.eq(step.last)]
             with m.If(~step.pad):
                 m.d.sync += left.eq(left - 1)
@@ -142,9 +160,14 @@ class GroupControl(ClockedTile):
             ctl.put_tag.eq(out.tag),
             ctl.keep.eq(half.there & half.last & half.tag[0]),
             ctl.half.eq(half.tag[-1]),
+            ctl.scan.eq(self.scan),
+            ctl.begin.eq(into.fresh),
+            ctl.state.eq(half.there & self.scan),
             ctl.final.eq(both.there & both.last & (both.tag == PARTIALS - 1)),
         ]
-        with m.Switch(self.op):
+        with m.If(self.scan):
+            m.d.comb += ctl.identity.eq(self.initial)
+        with m.Else(), m.Switch(self.op):
             for op, code in IDENTITY.items():
                 with m.Case(op.value):
                     m.d.comb += ctl.identity.eq(C(code, 32))

@@ -158,10 +158,14 @@ class VectorLane(ClockedTile):
         )
         m.submodules.raw = raw = self.tiles.place(Delay, DelayConfig(width=32, cycles=LATENCY))
         ctl = self.reduce
+        held = Signal(32, name="scan_state", reset_less=True)
+        with m.If(ctl.state):
+            m.d.sync += held.eq(alu1.o)
+        state = Mux(ctl.begin, ctl.identity, held)
         partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
         m.d.comb += [
-            alu0.a.eq(Mux(ctl.on & ctl.pad, ctl.identity, values[0])),
-            alu0.b.eq(Mux(ctl.on, partial, Mux(self.second, self.c, values[1]))),
+            alu0.a.eq(Mux(ctl.scan, state, Mux(ctl.on & ctl.pad, ctl.identity, values[0]))),
+            alu0.b.eq(Mux(ctl.scan, values[0], Mux(ctl.on, partial, Mux(self.second, self.c, values[1])))),
             alu0.op.eq(self.op0),
             alu0.reverse.eq(self.reverse0),
             late.i.eq(values[1]),

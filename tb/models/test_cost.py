@@ -46,6 +46,9 @@ def fills(n, group, parts, function):
         Opcode.TENSOR_REDUCE: lambda p: p.vector.tensor_reduce(dst, grouped, AluOp.MAX, **kwargs),
         Opcode.MEMSET: lambda p: p.vector.memset(dst, 1.0, **kwargs),
         Opcode.TENSOR_COPY_PREDICATED: lambda p: p.vector.tensor_copy_predicated(dst, a, b, **kwargs),
+        Opcode.TENSOR_TENSOR_SCAN: lambda p: p.vector.tensor_tensor_scan(
+            dst, a, b, AluOp.MUL, AluOp.ADD, **kwargs
+        ),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(dst, a, function, **kwargs),
     }
 

@@ -67,6 +67,7 @@ def allowed_flags(opcode: Opcode) -> int:
     own = {
         Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse,
         Opcode.SCALAR_TENSOR_TENSOR: reverse,
+        Opcode.TENSOR_TENSOR_SCAN: reverse,
         Opcode.TENSOR_REDUCE: int(Flag.NEGATE),
         Opcode.TENSOR_COPY_PREDICATED: int(Flag.REVERSE0),
     }
@@ -232,12 +233,12 @@ def random_instruction(size: int | None = None) -> bytes:
         fields["op0"] = random.choice(list(AluOp))
     if opcode == Opcode.TENSOR_COPY_PREDICATED:
         fields["flags"] |= random.getrandbits(1) * int(Flag.REVERSE0)
-    if opcode in (Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR):
+    if opcode in (Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN):
         fields["flags"] |= random.choice([0, 0, 1, 2, 3]) * int(Flag.REVERSE0)
-    if opcode == Opcode.SCALAR_TENSOR_TENSOR:
+    if opcode in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN):
         fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits()}
     if opcode in PAIRS:
-        same = in_place and random.random() < 0.3
+        same = in_place and d_type in READABLE and random.random() < 0.3
         aps["src1"] = dst if same else _source(n, random.choice(READABLE), parts, dst)
     if opcode == Opcode.TENSOR_SCALAR:
         fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits(), "imm1": fp32_bits()}

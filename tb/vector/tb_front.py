@@ -87,7 +87,8 @@ class Front:
             scalar = raw["opcode"] == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
             copy = raw["opcode"] in COPIES and same
             choose = raw["opcode"] == Opcode.TENSOR_COPY_PREDICATED
-            second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR
+            scan = raw["opcode"] == Opcode.TENSOR_TENSOR_SCAN
+            second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR or scan
             pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second or choose
             reduce, fill = raw["opcode"] == Opcode.TENSOR_REDUCE, raw["opcode"] == Opcode.MEMSET
             want = (
@@ -99,9 +100,10 @@ class Front:
                 | reduce << 5
                 | fill << 6
                 | choose << 7
+                | scan << 8
             )
-            assert flags & 255 == want
-            sizes = flags >> 8
+            assert flags & 511 == want
+            sizes = flags >> 9
             if reduce:
                 source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
                 assert sizes & 0xFFFFFFFF == source.inner(raw["axes"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth import Module
+from amaranth import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,8 +13,8 @@ from models.formats import DType
 from models.fp import IDENTITY, PARTIALS
 from models.isa import AluOp
 from rtl.tiles import TileLibrary
-from rtl.vector.groups import GroupControl
-from rtl.vector.lane import REDUCE_LATENCY, LaneConfig, VectorLane
+from rtl.vector.groups import PACE, GroupControl
+from rtl.vector.lane import LATENCY, REDUCE_LATENCY, LaneConfig, VectorLane
 from tb.lib.simulate import rng, simulate
 
 
@@ -26,6 +26,10 @@ class Reducer(wiring.Component):
             {
                 "start": In(1),
                 "group": In(32),
+                "scan": In(1),
+                "op1": In(4),
+                "initial": In(32),
+                "y": In(32),
                 "op": In(4),
                 "negate": In(1),
                 "x": In(32),
@@ -45,7 +49,9 @@ class Reducer(wiring.Component):
         m.d.comb += [
             control.start.eq(self.start),
             control.group.eq(self.group),
-            control.on.eq(1),
+            control.on.eq(~self.scan),
+            control.scan.eq(self.scan),
+            control.initial.eq(self.initial),
             control.negate.eq(self.negate),
             control.op.eq(self.op),
             control.valid.eq(self.valid),
@@ -56,7 +62,10 @@ class Reducer(wiring.Component):
             lane.a_dtype.eq(DType.FP32.value),
             lane.o_dtype.eq(DType.FP32.value),
             lane.op0.eq(self.op),
-            lane.op1.eq(self.op),
+            lane.op1.eq(Mux(self.scan, self.op1, self.op)),
+            lane.second.eq(self.scan),
+            lane.b.eq(self.y),
+            lane.b_dtype.eq(DType.FP32.value),
             lane.reduce.eq(control.control),
             self.o.eq(lane.o),
         ]
@@ -112,5 +121,49 @@ def test_groups_of_any_size(op, rate):
             assert got == want.tolist(), f"{AluOp(op).name} of {group}"
             if rate == 1.0:
                 assert cycles == count * -(-group // PARTIALS) * PARTIALS + REDUCE_LATENCY
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.6])
+def test_scans(rate):
+    random = rng()
+    dut = Reducer()
+
+    async def bench(ctx):
+        for _ in range(12):
+            count, op0, op1 = random.randint(1, 20), random.choice(list(AluOp)), random.choice(list(AluOp))
+            x, y, first = numbers(random, count), numbers(random, count), numbers(random, 1)
+            want, state = [], first
+            for n in range(count):
+                state = fp.alu(op1, fp.alu(op0, state, x[n : n + 1]), y[n : n + 1])
+                want.append(int(state.view(np.uint32)[0]))
+            settings = {"op": op0, "op1": op1, "initial": first.view(np.uint32)[0], "scan": 1, "start": 1}
+            for name, value in settings.items():
+                ctx.set(getattr(dut, name), int(value))
+            ctx.set(dut.valid, 0)
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+            due, got, at, cycles = [], [], 0, 0
+            while len(got) < count:
+                ctx.set(dut.valid, int(at < count and random.random() < rate))
+                for signal, values in ((dut.x, x), (dut.y, y)):
+                    word = int(values.view(np.uint32)[at]) if at < count else random.getrandbits(32)
+                    ctx.set(signal, word)
+                ctx.set(dut.room, int(random.random() < rate))
+                due = [d - 1 for d in due]
+                if due and due[0] == 0:
+                    got.append(ctx.get(dut.o))
+                    due.pop(0)
+                assert ctx.get(dut.take) == ctx.get(dut.result)
+                if ctx.get(dut.take):
+                    at += 1
+                    due.append(LATENCY)
+                cycles += 1
+                await ctx.tick()
+                assert cycles < 3000
+            assert got == want, f"{op0.name} {op1.name}"
+            if rate == 1.0:
+                assert cycles == (count - 1) * PACE + 1 + LATENCY
 
     simulate(dut, bench)

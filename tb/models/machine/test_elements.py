@@ -260,6 +260,39 @@ def test_predicated_writes_to_one_place_keep_their_order():
     assert core.sbuf[:, 100].tolist() == want
 
 
+@pytest.mark.parametrize(
+    ("op0", "op1"), [(AluOp.MUL, AluOp.ADD), (AluOp.ADD, AluOp.BYPASS), (AluOp.SUB, AluOp.MAX)]
+)
+def test_tensor_tensor_scan(op0, op1):
+    x, y = random_f32((8, 11), 12), random_f32((8, 11), 13)
+    p = Program(NANO)
+    p.vector.tensor_tensor_scan(
+        row(512, DType.FP32, 11),
+        row(0, DType.FP32, 11),
+        row(128, DType.FP32, 11),
+        op0,
+        op1,
+        parts=7,
+        initial=-1.5,
+    )
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 128, y)
+
+    core = run(p, prepare)
+    got = get(core, 512, "f4", (8, 11))
+    state = np.full(8, -1.5, dtype=np.float32)
+    for n in range(11):
+        state = fp.alu(op1, fp.alu(op0, state, x[:, n]), y[:, n])
+        assert np.array_equal(got[:7, n], state[:7])
+    if op1 == AluOp.BYPASS:
+        assert np.array_equal(
+            got[:7], np.cumsum(np.c_[np.full((7, 1), -1.5, np.float32), x[:7]], axis=1)[:, 1:]
+        )
+    assert not got[7:].any()
+
+
 def test_memset():
     p = Program(NANO)
     p.vector.memset(row(100, DType.BF16, 7), -1.5, parts=3)

@@ -1,0 +1,281 @@
+"""Vector and scalar instructions of a stream in a program."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from models import fp, isa
+from models.access import AccessPattern
+from models.checks import Checker
+from models.elements import READABLE
+from models.formats import DType
+from models.functions import ActFunc
+from models.isa import AluOp, Flag, Opcode
+
+
+def fp32_bits(value: float) -> int:
+    """The FP32 code of `value`, as an immediate operand."""
+    return int(np.float32(value).view(np.uint32))
+
+
+class ElementInstructions(ABC):
+    """What a stream has for the engines that work element by element. Methods append one instruction and return its index; they raise
+    ProgramError for operands that the engine would refuse, and pass `wait`, `update` and `dynamic` on.
+    """
+
+    @abstractmethod
+    def emit(
+        self,
+        opcode: Opcode,
+        fields: dict[str, int] | None = None,
+        aps: dict[str, AccessPattern] | None = None,
+        *,
+        wait: Any = None,
+        update: Any = None,
+        dynamic: Any = None,
+    ) -> int:
+        """Append an instruction; returns its index."""
+
+    @abstractmethod
+    def _checker(self) -> Checker:
+        """The program's rules."""
+
+    @abstractmethod
+    def _checked(self, opcode: Opcode, check: Callable[[], None]) -> None:
+        """Raise ProgramError, with the place, for the ValueError that `check` raises."""
+
+    def tensor_copy(
+        self, dst: AccessPattern, src: AccessPattern, *, parts: int, saturate: bool = False, **sync: Any
+    ) -> int:
+        """dst = cast(src); equal types copy bits."""
+        self._checked(Opcode.TENSOR_COPY, lambda: self._vector(dst, {"src0": src}, parts, copy=True))
+        return self.emit(
+            Opcode.TENSOR_COPY,
+            {"parts": parts, "flags": Flag.SATURATE * saturate},
+            {"dst": dst, "src0": src},
+            **sync,
+        )
+
+    def tensor_copy_predicated(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        predicate: AccessPattern,
+        *,
+        parts: int,
+        reverse: bool = False,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(src) where predicate is not a zero, or with `reverse` where it is one; equal types copy bits."""
+
+        def check() -> None:
+            self._checker().vector(dst, {"src1": predicate}, parts, copy=src.dtype == dst.dtype)
+            self._vector(dst, {"src0": src}, parts, copy=True)
+            if predicate.dtype not in READABLE:
+                raise ValueError(
+                    f"src1.dtype must be a float, integer or E8M0 type, not {predicate.dtype.name}"
+                )
+            if predicate.size != dst.size:
+                raise ValueError(f"src1 must have dst's {dst.size} elements, not {predicate.size}")
+
+        self._checked(Opcode.TENSOR_COPY_PREDICATED, check)
+        flags = Flag.SATURATE * saturate + Flag.REVERSE0 * reverse
+        aps = {"dst": dst, "src0": src, "src1": predicate}
+        return self.emit(Opcode.TENSOR_COPY_PREDICATED, {"parts": parts, "flags": flags}, aps, **sync)
+
+    def tensor_tensor(
+        self,
+        dst: AccessPattern,
+        src0: AccessPattern,
+        src1: AccessPattern,
+        op: AluOp,
+        *,
+        parts: int,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(src0 op src1)."""
+        aps = {"dst": dst, "src0": src0, "src1": src1}
+        self._checked(Opcode.TENSOR_TENSOR, lambda: self._vector(dst, {"src0": src0, "src1": src1}, parts))
+        return self.emit(
+            Opcode.TENSOR_TENSOR, {"parts": parts, "op0": op, "flags": Flag.SATURATE * saturate}, aps, **sync
+        )
+
+    def tensor_scalar(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        op0: AluOp,
+        operand0: "float | AccessPattern",
+        op1: AluOp = AluOp.BYPASS,
+        operand1: float = 0.0,
+        *,
+        parts: int,
+        saturate: bool = False,
+        reverse0: bool = False,
+        reverse1: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast((src op0 operand0) op1 operand1); operand0 is a number, or a pattern of one element a partition.
+
+        `reverse0`: operand0 op0 src; `reverse1`: operand1 op1 the rest.
+        """
+        fields = {
+            "parts": parts,
+            "op0": op0,
+            "op1": op1,
+            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
+            "imm1": fp32_bits(operand1),
+        }
+        aps = {"dst": dst, "src0": src}
+        if isinstance(operand0, AccessPattern):
+            scalar = operand0
+            aps["src1"] = scalar
+            fields["flags"] |= Flag.SRC1_SCALAR
+
+            def check() -> None:
+                if scalar.size != 1:
+                    raise ValueError(f"src1 must be one element a partition, not {scalar.size}")
+                self._checker().vector(dst, {"src1": scalar}, parts, copy=False)
+                self._vector(dst, {"src0": src}, parts)
+
+            self._checked(Opcode.TENSOR_SCALAR, check)
+        else:
+            fields["imm0"] = fp32_bits(operand0)
+            self._checked(Opcode.TENSOR_SCALAR, lambda: self._vector(dst, {"src0": src}, parts))
+        return self.emit(Opcode.TENSOR_SCALAR, fields, aps, **sync)
+
+    def scalar_tensor_tensor(
+        self,
+        dst: AccessPattern,
+        src0: AccessPattern,
+        op0: AluOp,
+        operand0: float,
+        op1: AluOp,
+        src1: AccessPattern,
+        *,
+        parts: int,
+        saturate: bool = False,
+        reverse0: bool = False,
+        reverse1: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast((src0 op0 operand0) op1 src1). `reverse0`: operand0 op0 src0; `reverse1`: src1 op1 the rest."""
+        fields = {
+            "parts": parts,
+            "op0": op0,
+            "op1": op1,
+            "flags": Flag.SATURATE * saturate + Flag.REVERSE0 * reverse0 + Flag.REVERSE1 * reverse1,
+            "imm0": fp32_bits(operand0),
+        }
+        srcs = {"src0": src0, "src1": src1}
+        self._checked(Opcode.SCALAR_TENSOR_TENSOR, lambda: self._vector(dst, srcs, parts))
+        return self.emit(Opcode.SCALAR_TENSOR_TENSOR, fields, {"dst": dst, **srcs}, **sync)
+
+    def tensor_reduce(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        op: AluOp,
+        *,
+        parts: int,
+        axes: int = 1,
+        negate: bool = False,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(op over the `axes` innermost of src's dimensions); `negate` changes the results' sign (models.fp.reduce)."""
+
+        def check() -> None:
+            if op not in fp.IDENTITY:
+                allowed = ", ".join(o.name for o in fp.IDENTITY)
+                raise ValueError(f"op must be one of {allowed}, not {AluOp(op).name}")
+            if not 1 <= axes <= isa.AP_DIMS:
+                raise ValueError(f"axes must be from 1 to {isa.AP_DIMS}, not {axes!r}")
+            self._checker().vector(dst, {"src0": src}, parts, copy=False)
+            if dst.size != src.outer(axes):
+                raise ValueError(f"dst must have {src.outer(axes)} elements, not {dst.size}")
+            if src.inner(axes) < 1:
+                raise ValueError("src0 must have one element or more for each result, not 0")
+
+        self._checked(Opcode.TENSOR_REDUCE, check)
+        flags = Flag.SATURATE * saturate + Flag.NEGATE * negate
+        fields = {"parts": parts, "op0": op, "axes": axes, "flags": flags}
+        return self.emit(Opcode.TENSOR_REDUCE, fields, {"dst": dst, "src0": src}, **sync)
+
+    def tensor_tensor_scan(
+        self,
+        dst: AccessPattern,
+        src0: AccessPattern,
+        src1: AccessPattern,
+        op0: AluOp,
+        op1: AluOp,
+        *,
+        parts: int,
+        initial: float = 0.0,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(s), s = (s op0 src0) op1 src1 from one element to the next, starting from `initial`."""
+        srcs = {"src0": src0, "src1": src1}
+        self._checked(Opcode.TENSOR_TENSOR_SCAN, lambda: self._vector(dst, srcs, parts))
+        fields = {"parts": parts, "op0": op0, "op1": op1, "flags": Flag.SATURATE * saturate}
+        fields["imm0"] = fp32_bits(initial)
+        return self.emit(Opcode.TENSOR_TENSOR_SCAN, fields, {"dst": dst, **srcs}, **sync)
+
+    def memset(
+        self, dst: AccessPattern, value: float, *, parts: int, saturate: bool = False, **sync: Any
+    ) -> int:
+        """dst = cast(value), every element."""
+        self._checked(Opcode.MEMSET, lambda: self._vector(dst, {}, parts))
+        fields = {"parts": parts, "flags": Flag.SATURATE * saturate, "imm0": fp32_bits(value)}
+        return self.emit(Opcode.MEMSET, fields, {"dst": dst}, **sync)
+
+    def activate(
+        self,
+        dst: AccessPattern,
+        src: AccessPattern,
+        function: ActFunc,
+        *,
+        parts: int,
+        scale: float = 1.0,
+        bias: "float | AccessPattern" = -0.0,
+        saturate: bool = False,
+        **sync: Any,
+    ) -> int:
+        """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition."""
+        fields = {
+            "parts": parts,
+            "op0": function,
+            "flags": Flag.SATURATE * saturate,
+            "imm0": fp32_bits(scale),
+        }
+        aps = {"dst": dst, "src0": src}
+        if isinstance(bias, AccessPattern):
+            aps["src1"] = bias
+            fields["flags"] |= Flag.SRC1_SCALAR
+        else:
+            fields["imm1"] = fp32_bits(bias)
+
+        def check() -> None:
+            if isinstance(bias, AccessPattern):
+                if bias.size != 1 or bias.dtype != DType.FP32:
+                    raise ValueError(
+                        f"bias must be one FP32 word a partition, not {bias.size} of {bias.dtype.name}"
+                    )
+                self._checker().pattern("bias", bias, parts)
+            self._vector(dst, {"src0": src}, parts)
+
+        self._checked(Opcode.ACTIVATE, check)
+        return self.emit(Opcode.ACTIVATE, fields, aps, **sync)
+
+    def _vector(
+        self, dst: AccessPattern, srcs: dict[str, AccessPattern], parts: int, *, copy: bool = False
+    ) -> None:
+        self._checker().vector(dst, srcs, parts, copy=copy)
+        for key, s in srcs.items():
+            if s.size != dst.size:
+                raise ValueError(f"{key} must have dst's {dst.size} elements, not {s.size}")
