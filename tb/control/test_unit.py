@@ -453,6 +453,7 @@ def test_error_records_are_those_of_the_functional_model(kind):
 
 def test_counters_count_what_they_say():
     async def bench(world, random):
+        seen = dict.fromkeys(COUNTERS, 0)
         for _ in range(3):
             programs, _ = _programs(random, 40)
             await world.ask(1, CORE["CLEAR"], 0b110)
@@ -462,7 +463,9 @@ def test_counters_count_what_they_say():
             for name in COUNTERS:
                 got = await world.ask(0, counter_offsets(name)[0])
                 assert got == world.counts[name], name
-                assert got > 0, name
+                seen[name] += got
+        # one round may have nothing to do for an engine
+        assert all(seen.values()), seen
 
     _world(bench)
 
