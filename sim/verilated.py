@@ -78,7 +78,7 @@ def _options(threads: int, *, hierarchical: bool) -> list[str]:
     options = "--cc -O3 --x-assign fast --x-initial fast --noassert -Wno-fatal -Wno-lint -Wno-style --prefix Vchip --top-module chip"
     options += f" --output-split 20000 --build -j 2 --threads {threads}"
     # What runs once, to set a chip up, is not worth the compiler's time.
-    options += " -MAKEFLAGS OPT_FAST=-O2 -MAKEFLAGS OPT_SLOW=-O0"
+    options += " -MAKEFLAGS OPT_FAST=-O3 -MAKEFLAGS OPT_SLOW=-O0"
     # Nothing in the library is meant to be replaced from outside: calls within it are direct ones.
     for flag in (
         "-fPIC",
@@ -86,6 +86,9 @@ def _options(threads: int, *, hierarchical: bool) -> list[str]:
         "-fno-semantic-interposition",
         "-fcf-protection=none",
         "-fno-plt",
+        # Selections between data are not predictable: conditional moves instead of branches.
+        "--param=max-rtl-if-conversion-predictable-cost=200",
+        "--param=max-rtl-if-conversion-unpredictable-cost=200",
     ):
         options += f" -CFLAGS {flag}"
     if hierarchical:
