@@ -1,26 +1,19 @@
 """Registers, branches and loops of a stream in a program."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from models import isa
-from models.access import AccessPattern
 from models.checks import ProgramError
+from models.emitter import Emitter, Register
 from models.encoding import Instruction
 from models.isa import Cond, Opcode, RegOp
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
-    """A register of one stream's sequencer, from 1 to isa.REGISTERS - 1."""
-
-    number: int
-
-
-class ControlFlow(ABC):
+class ControlFlow(Emitter):
     """What a stream has for its sequencer: `register`, `set`, `compute`, `branch`, `loop`."""
 
     labels: dict[str, int]
@@ -28,19 +21,6 @@ class ControlFlow(ABC):
     registers: dict[str, Register]
     targets: dict[int, str]
     """Index of a branch to the label that it goes to."""
-
-    @abstractmethod
-    def emit(
-        self,
-        opcode: Opcode,
-        fields: dict[str, int] | None = None,
-        aps: dict[str, AccessPattern] | None = None,
-        *,
-        wait: Any = None,
-        update: Any = None,
-        dynamic: dict[str, Register] | None = None,
-    ) -> int:
-        """Append an instruction; returns its index."""
 
     @abstractmethod
     def label(self, name: str) -> None:

@@ -69,6 +69,14 @@ COSTS: dict[Opcode, Cost] = {
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
 
 
+CONTROL = 8
+"""Cycles of a NOP, a REGISTER, or a BRANCH that is not taken, in a straight line: the fetch's pace."""
+FURTHER_MATMUL = Cost("N + 5", lambda config, instr: _elements(instr) + 5)
+"""What one more MATMUL adds behind others, also behind a LOAD_STATIONARY of its own, where it has ENOUGH_COLUMNS or more."""
+ENOUGH_COLUMNS = 32
+"""Columns that hide the time in which the next instructions come."""
+
+
 def alone(config: ChipConfig, instr: Instruction) -> int:
     """Cycles of `instr` by itself. Raises ValueError for an instruction without a rule."""
     if instr.opcode not in COSTS:

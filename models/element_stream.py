@@ -1,6 +1,6 @@
 """Vector and scalar instructions of a stream in a program."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +10,7 @@ from models import fp, isa
 from models.access import AccessPattern
 from models.checks import Checker
 from models.elements import READABLE
+from models.emitter import Emitter
 from models.formats import DType
 from models.functions import ActFunc
 from models.isa import AluOp, Flag, Opcode
@@ -20,23 +21,10 @@ def fp32_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-class ElementInstructions(ABC):
+class ElementInstructions(Emitter):
     """What a stream has for the engines that work element by element. Methods append one instruction and return its index; they raise
     ProgramError for operands that the engine would refuse, and pass `wait`, `update` and `dynamic` on.
     """
-
-    @abstractmethod
-    def emit(
-        self,
-        opcode: Opcode,
-        fields: dict[str, int] | None = None,
-        aps: dict[str, AccessPattern] | None = None,
-        *,
-        wait: Any = None,
-        update: Any = None,
-        dynamic: Any = None,
-    ) -> int:
-        """Append an instruction; returns its index."""
 
     @abstractmethod
     def _checker(self) -> Checker:

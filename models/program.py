@@ -14,8 +14,9 @@ from models import isa
 from models.access import AccessPattern
 from models.checks import Checker, ProgramError
 from models.config import ChipConfig
-from models.control_flow import ControlFlow, Register
+from models.control_flow import ControlFlow
 from models.element_stream import ElementInstructions
+from models.emitter import Register
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode

@@ -269,7 +269,9 @@ def fuzz(
     if failure is None:
         console.print(f"{count} programs from seed {seed} on: chip and functional model agree")
         return
-    console.print(f"seed {failure.seed}: {failure.difference}; smallest program:")
+    console.print(
+        f"seed {failure.seed}: {failure.difference}; {'program' if illegal else 'smallest program'}:"
+    )
     for op in failure.ops:
         console.print(f"  {op}", markup=False, highlight=False)
     console.print(f"image: {failure.image}", soft_wrap=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
-from models.cost import COSTS, steps
+from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, steps
 from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
 from sim.memory_map import markdown
@@ -89,11 +89,11 @@ def isa_page() -> str:
         "| instruction | cycles |",
         "|---|---|",
         *[f"| {o.name} | {c.text} |" for o, c in COSTS.items()],
-        "| NOP, REGISTER, BRANCH not taken | 4 (sequencer) |",
+        f"| NOP, REGISTER, BRANCH not taken | {CONTROL} in a straight line (the fetch's pace); less in a loop that is kept, see [control.md](control.md) |",
         "",
         (
-            "MATMUL is counted from the end of the LOAD_STATIONARY before it; matmuls and loads behind each other stream without a gap. A MATMUL has the array's depth in it once, "
-            "then a column a cycle."
+            "MATMUL is counted from the end of the LOAD_STATIONARY before it, with the array's depth. Each further MATMUL, also one behind a LOAD_STATIONARY of its own, "
+            f"adds {FURTHER_MATMUL.text} cycles, where N is {ENOUGH_COLUMNS} or more."
         ),
         "",
         "## ALU operations",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from models import assembly
 from models.config import ChipConfig
-from sim.fuzz.check import check, program
+from models.image import Image
+from sim.fuzz.check import Outcome, check, program
 from sim.fuzz.ops import Op
-from sim.fuzz.schedule import build
 from sim.fuzz.shrink import shrink
 
 OUT = Path(__file__).parent.parent.parent / "build" / "fuzz"
@@ -16,7 +16,7 @@ OUT = Path(__file__).parent.parent.parent / "build" / "fuzz"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What differed, at which seed, and the fewest operations with which it still does; the image is kept in `image`."""
+    """What differed, at which seed, and the operations (of a legal program the fewest that still differ); what ran is kept in `image`."""
 
     seed: int
     difference: str
@@ -33,7 +33,7 @@ def campaign(
     simulator: str = "verilator",
     progress: Callable[[int, int], None] | None = None,
 ) -> Failure | None:
-    """Run one program of `length` operations for each seed; None when chip and model agree on all.
+    """Run one program of `length` operations for each seed; None when chip and model agree on all; stops at the first that differs.
 
     `progress` is called with (programs done, words compared). Raises ToolError, SimulationError.
     """
@@ -42,7 +42,7 @@ def campaign(
         ops = program(config, seed, length)
         outcome = check(config, ops, seed, illegal=illegal, simulator=simulator)
         if outcome.difference is not None:
-            return _reduced(config, ops, seed, outcome.difference, illegal, simulator)
+            return _kept(config, seed, *_reduced(config, ops, seed, outcome, illegal, simulator))
         words += outcome.words
         if progress is not None:
             progress(n + 1, words)
@@ -50,26 +50,31 @@ def campaign(
 
 
 def _reduced(
-    config: ChipConfig, ops: list[Op], seed: int, difference: str, illegal: bool, simulator: str
-) -> Failure:
-    if not illegal:  # a mistake depends on all that is there
+    config: ChipConfig, ops: list[Op], seed: int, outcome: Outcome, illegal: bool, simulator: str
+) -> tuple[list[Op], Outcome]:
+    """The fewest operations that still differ, and how. A spoilt program stays whole: which instruction is spoilt depends on all."""
+    if illegal:
+        return ops, outcome
 
-        def fails(some: list[Op]) -> bool:
-            return check(config, some, seed, simulator=simulator).difference is not None
+    def fails(some: list[Op]) -> bool:
+        return check(config, some, seed, simulator=simulator).difference is not None
 
-        ops = shrink(ops, fails)
-        difference = check(config, ops, seed, simulator=simulator).difference or difference
-    image = build(config, ops, seed)
+    ops = shrink(ops, fails)
+    return ops, check(config, ops, seed, simulator=simulator)
+
+
+def _kept(config: ChipConfig, seed: int, ops: list[Op], outcome: Outcome) -> Failure:
+    """The failure, with the image that ran and its assembly written to OUT."""
     path = OUT / f"{config.name}-{seed}.img"
-    image.save(path)
+    outcome.image.save(path)
     path.with_suffix(".asm").write_text(
         "".join(
-            f".engine {engine.name.lower()}\n{assembly.disassemble(_stream(image.segments, address))}"
-            for _, engine, address in image.entries
+            f".engine {engine.name.lower()}\n{assembly.disassemble(_stream(outcome.image, address))}"
+            for _, engine, address in outcome.image.entries
         )
     )
-    return Failure(seed, difference, ops, path)
+    return Failure(seed, str(outcome.difference), ops, path)
 
 
-def _stream(segments: list[tuple[int, bytes]], address: int) -> bytes:
-    return next(data for start, data in segments if start == address)
+def _stream(image: Image, address: int) -> bytes:
+    return next(data for start, data in image.segments if start == address)

@@ -25,7 +25,9 @@ def _put(word: bytes, change: Change) -> bytes:
 
 
 def _header(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
-    wrong = [0, 5, 0x7F, 0xFF, *(o.value for o, info in isa.OPS.items() if engine not in info.engines)]
+    foreign = [o.value for o, info in isa.OPS.items() if engine not in info.engines]
+    unknown = [code for code in range(256) if code not in list(Opcode)]
+    wrong = rng.choice([[0], foreign, unknown])
     semaphore = rng.randint(config.core.semaphores, 255)
     return rng.choice(
         [
@@ -115,27 +117,40 @@ CODES = {
 
 
 def spoil(config: ChipConfig, image: Image, rng: random.Random) -> tuple[Image, str]:
-    """`image` with one instruction spoilt, and the kind of mistake. The instruction is reached: every one before it is legal."""
-    while True:
-        kind = rng.choice(list(KINDS))
-        n = rng.randrange(len(image.entries))
-        _, engine, address = image.entries[n]
-        at = next(i for i, (start, _) in enumerate(image.segments) if start == address)
-        words = image.segments[at][1]
-        index = rng.randrange(len(words) // INSTR_BYTES)
-        word = words[index * INSTR_BYTES : (index + 1) * INSTR_BYTES]
-        if _skipped(words, index):
-            continue
-        changes = KINDS[kind](rng, config, engine, word)
-        if not changes:
-            continue
-        for change in changes:
-            word = _put(word, change)
-        start = index * INSTR_BYTES
-        out = Image(image.config_hash, image.memory_bytes, list(image.entries), list(image.outputs))
-        out.segments = list(image.segments)
-        out.segments[at] = (address, words[:start] + word + words[start + INSTR_BYTES :])
-        return out, kind
+    """`image` with one instruction spoilt, and the kind of mistake. The instruction is reached: every one before it is legal.
+
+    Kinds come equally often, but for programs that have no instruction that one could be made in.
+    """
+    kinds = list(KINDS)
+    rng.shuffle(kinds)
+    for kind in kinds:
+        places = [(n, i) for n in range(len(image.entries)) for i in range(_length(image, n))]
+        rng.shuffle(places)
+        for n, index in places:
+            _, engine, _ = image.entries[n]
+            at, words = _stream(image, n)
+            start = index * INSTR_BYTES
+            word = words[start : start + INSTR_BYTES]
+            changes = [] if _skipped(words, index) else KINDS[kind](rng, config, engine, word)
+            if not changes:
+                continue
+            for change in changes:
+                word = _put(word, change)
+            out = Image(image.config_hash, image.memory_bytes, list(image.entries), list(image.outputs))
+            out.segments = list(image.segments)
+            out.segments[at] = (image.segments[at][0], words[:start] + word + words[start + INSTR_BYTES :])
+            return out, kind
+    raise ValueError("the image has no instruction that could be spoilt")
+
+
+def _stream(image: Image, entry: int) -> tuple[int, bytes]:
+    """Number of the segment that holds an entry's stream, and its words."""
+    address = image.entries[entry][2]
+    return next((i, data) for i, (start, data) in enumerate(image.segments) if start == address)
+
+
+def _length(image: Image, entry: int) -> int:
+    return len(_stream(image, entry)[1]) // INSTR_BYTES
 
 
 def _skipped(words: bytes, index: int) -> bool:

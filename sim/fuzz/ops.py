@@ -71,10 +71,18 @@ def memory_slot(config: ChipConfig, number: int) -> int:
 
 
 class Generator:
-    """Random operations for `config`, from `rng`."""
+    """Random operations for `config`, from `rng`. Raises ValueError when the configuration's memories do not hold the slots."""
 
     def __init__(self, config: ChipConfig, rng: random.Random):
         self.config, self.rng = config, rng
+        for key, size, slots in (
+            ("sbuf.bytes_per_partition", config.sbuf.bytes_per_partition, SBUF_SLOTS),
+            ("psum.banks * psum.bank_bytes", config.psum.bytes_per_partition, PSUM_SLOTS),
+        ):
+            if size < slots * SLOT_BYTES:
+                raise ValueError(
+                    f"{key} must be at least {slots * SLOT_BYTES} for random programs, not {size}"
+                )
 
     def ops(self, count: int) -> list[Op]:
         """`count` operations of all kinds."""
@@ -194,7 +202,11 @@ class Generator:
     def _activate(self) -> Op:
         rng = self.rng
         parts, size = rng.randint(1, self.config.partitions), self._size()
-        fields = {"parts": parts, "op0": int(rng.choice(list(ActFunc))), "flags": rng.getrandbits(1) * 2}
+        fields = {
+            "parts": parts,
+            "op0": int(rng.choice(list(ActFunc))),
+            "flags": rng.getrandbits(1) * int(Flag.SATURATE),
+        }
         fields |= {"imm0": self._imm(), "imm1": self._imm()}
         d_type, s_type = self._types()
         room = rng.choice([0, 0, 32])

@@ -1,7 +1,6 @@
 """From operations to an image: semaphores make every program mean what its operations mean one after the other."""
 
 import random
-from dataclasses import replace
 
 from models import isa
 from models.config import ChipConfig
@@ -160,7 +159,7 @@ def build(config: ChipConfig, ops: list[Op], seed: int) -> Image:
         schedule.emit(op)
     schedule.wait_for_all(schedule.program.sync)
     for n, (slot, space) in enumerate(_slots()):
-        schedule.emit(replace(_transfer(config, slot, space, STORE_BASE + n * size, out=True)))
+        schedule.emit(_transfer(config, slot, space, STORE_BASE + n * size, out=True))
         image.add_output(STORE_BASE + n * size, size)
     schedule.program.finish()
     image.add_program(0, schedule.program, PROGRAM_BASE)

@@ -40,6 +40,12 @@ def test_moves_bytes():
                 if ctx.get(dut.error_valid):
                     errors += 1
                     assert ctx.get(dut.error_row) == n
+                offer = tuple(ctx.get(s) for s in (dut.out.valid, dut.out.payload.strb, dut.out.payload.data))
+                ctx.set(dut.out.ready, not ready)
+                assert offer == tuple(
+                    ctx.get(s) for s in (dut.out.valid, dut.out.payload.strb, dut.out.payload.data)
+                ), "what is offered depends on whether it is taken"
+                ctx.set(dut.out.ready, ready)
                 failed = error_at is not None and (
                     used > error_at or (used == error_at and valid and ctx.get(dut.beat.ready))
                 )

@@ -1,5 +1,7 @@
 """Cost of an instruction: the rules of models.cost are what the simulated chip takes."""
 
+import itertools
+
 import pytest
 
 from models import cost
@@ -87,6 +89,43 @@ def test_matmul(name):
         late = cycles - sum(cost.alone(config, i) for i in instructions)
         # the first moving word may find its bank taken by the last stationary one
         assert late in (0, 1), (k, m, n)
+
+
+@pytest.mark.parametrize("loads", [False, True], ids=["one load", "a load each"])
+@pytest.mark.parametrize("name", ["nano", "mini"])
+def test_further_matmuls(name, loads):
+    config, random = find(name), rng()
+    p = config.partitions
+    for n in (cost.ENOUGH_COLUMNS, random.randint(cost.ENOUGH_COLUMNS, 120)):
+        taken = []
+        for count in (3, 4, 5):
+
+            def fill(program, count=count, n=n):
+                for i in range(count):
+                    if loads or i == 0:
+                        program.tensor.load_stationary(row(0, BF16, p), k=p, m=p)
+                    program.tensor.matmul(row(0, FP32, n, space=Space.PSUM), row(512, BF16, n), k=p, m=p)
+
+            cycles, instructions = busy(config, Engine.TENSOR, fill)
+            taken.append(cycles)
+        added = [b - a for a, b in itertools.pairwise(taken)]
+        assert added == [cost.FURTHER_MATMUL.cycles(config, instructions[-1])] * 2, n
+
+
+def test_control_instructions():
+    config, cycles = find("nano"), {}
+    for count in (20, 60):
+        program = Program(config)
+        for n in range(count):
+            if n % 2:
+                program.vector.nop()
+            else:
+                program.vector.set(program.vector.register("a"), n)
+        program.finish()
+        image = Image.empty(config)
+        image.add_program(0, program, 0x1000)
+        cycles[count] = run_image(config, image).cores[0].counters["CYCLES"]
+    assert cycles[60] - cycles[20] == 40 * cost.CONTROL
 
 
 def test_every_engine_instruction_has_a_rule():

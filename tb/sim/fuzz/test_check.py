@@ -1,6 +1,7 @@
 """Random programs, legal and spoilt, on the simulated chip and on the functional model."""
 
 import dataclasses
+import random
 
 import pytest
 
@@ -85,3 +86,30 @@ def test_another_error_is_found(monkeypatch):
     outcome = check(NANO, program(NANO, 1, 5), 1, illegal=True)
     assert outcome.difference is not None
     assert outcome.difference.startswith("the chip ends with no error, the model with ")
+
+
+def test_a_legal_program_must_not_end_in_an_error(monkeypatch):
+    """An image that is wrong on both sides alike is no agreement."""
+    real = checks.build
+
+    def spoilt(config, ops, seed):
+        return checks.spoil(config, real(config, ops, seed), random.Random(seed))[0]
+
+    monkeypatch.setattr(checks, "build", spoilt)
+    outcome = check(NANO, program(NANO, 2, 5), 2)
+    assert outcome.difference is not None
+    assert outcome.difference.endswith("not with NONE")
+
+
+def test_a_wrong_count_of_columns_is_found(monkeypatch):
+    real = checks.run_image
+
+    def wrong(config, image, **options):
+        done = real(config, image, **options)
+        done.cores[0].counters["COLUMNS"] += 1
+        return done
+
+    monkeypatch.setattr(checks, "run_image", wrong)
+    outcome = check(NANO, program(NANO, 1, 5), 1)
+    assert outcome.difference is not None
+    assert " columns, the model " in outcome.difference
