@@ -32,6 +32,12 @@ def mul(a: F32, b: F32) -> F32:
         return canonical(_float32(a) * _float32(b))
 
 
+def divide(a: F32, b: F32) -> F32:
+    """a / b: x / 0 is Inf, 0 / 0 and Inf / Inf are NaN."""
+    with np.errstate(all="ignore"):
+        return canonical(_float32(a) / _float32(b))
+
+
 def _extreme(a: F32, b: F32, *, largest: bool) -> F32:
     a, b = np.broadcast_arrays(_float32(a), _float32(b))
     x, y = a.view(np.int32).astype(np.int64), b.view(np.int32).astype(np.int64)

@@ -6,10 +6,14 @@ from typing import Any
 import cocotb
 import ml_dtypes
 import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge
 
 from models import cast, fp
+from models.exponential import exponential
 from models.formats import FLOATS, INTS, DType
-from rtl.fp import add, decode, encode, mul, step
+from rtl.fp import add, decode, divide, encode, mul, step
+from rtl.fp import exponential as exp_unit
 from rtl.fp.round import EXP_BITS
 from sim.runner import params
 from tb.fp import exact as oracle
@@ -35,6 +39,8 @@ async def exact(dut: Any) -> None:
         "step": _step,
         "decode": _decode,
         "encode": _encode,
+        "divide": _divide,
+        "exponential": _exponential,
     }
     await benches[params()["tile"]](dut, seeded(cocotb.RANDOM_SEED))
 
@@ -59,6 +65,47 @@ async def _mul(dut: Any, rng: np.random.Generator) -> None:
     b[-n:] = ((exp & np.uint32(255)) << np.uint32(23)) | (b[-n:] & np.uint32(0x807FFFFF))
     want = fp.mul(a.view(np.float32), b.view(np.float32))
     await pipeline(dut, {"a": a, "b": b}, "o", want.view(np.uint32), mul.LATENCY)
+
+
+async def _divide(dut: Any, rng: np.random.Generator) -> None:
+    a, b = pairs(rng, params()["vectors"])
+    # quotients that land among the subnormals, and exact ones
+    n = a.size // 4
+    exp = (a[-n:] >> np.uint32(23) & np.uint32(255)) + np.uint32(127 + 10)
+    b[-n:] = (np.minimum(exp, 254) << np.uint32(23)) | (b[-n:] & np.uint32(0x807FFFFF))
+    whole = slice(a.size - n - n // 2, a.size - n)
+    a[whole] = fp.mul(b[whole].view(np.float32), np.float32(rng.integers(1, 9))).view(np.uint32)
+    want = fp.divide(a.view(np.float32), b.view(np.float32)).view(np.uint32)
+    # one every PACE cycles at the fastest, with other operands at the ports in between
+    waits = divide.PACE + rng.integers(0, 2, a.size) * rng.integers(0, 4, a.size)
+    Clock(dut.clk, 10, unit="ns", impl="gpi").start()
+    dut.rst.value, dut.start.value = 1, 0
+    await FallingEdge(dut.clk)
+    dut.rst.value = 0
+    due: list[tuple[int, int]] = []
+    cycle, following, n = 0, 0, 0
+    while n < a.size or due:
+        if due and due[0][0] == cycle:
+            _, k = due.pop(0)
+            got = int(dut.o.value)
+            assert got == want[k], f"{a[k]:#010x} / {b[k]:#010x}: {got:#010x}, not {want[k]:#010x}"
+        go = n < a.size and cycle >= following
+        dut.start.value = int(go)
+        dut.a.value, dut.b.value = (int(a[n]), int(b[n])) if go else (0x3F800000, 0x40400000)
+        if go:
+            due.append((cycle + divide.LATENCY, n))
+            following, n = cycle + int(waits[n]), n + 1
+        await FallingEdge(dut.clk)
+        cycle += 1
+
+
+async def _exponential(dut: Any, rng: np.random.Generator) -> None:
+    n = params()["vectors"]
+    ordinary = rng.uniform(-110, 95, n).astype(np.float32).view(np.uint32)
+    small = (rng.standard_normal(n) * 0.01).astype(np.float32).view(np.uint32)
+    x = np.concatenate([corners(), random_bits(rng, n), ordinary, small])
+    want = exponential(x.view(np.float32)).view(np.uint32)
+    await pipeline(dut, {"x": x, "on": np.ones_like(x)}, "o", want, exp_unit.LATENCY)
 
 
 async def _extreme(dut: Any, rng: np.random.Generator) -> None:
