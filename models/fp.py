@@ -93,6 +93,7 @@ def alu(op: AluOp, a: F32, b: F32) -> F32:
     if op == AluOp.ABS_MAX:
         return maximum(np.abs(_float32(a)), np.abs(_float32(b)))
     table = {AluOp.ADD: add, AluOp.SUB: sub, AluOp.MUL: mul, AluOp.MAX: maximum, AluOp.MIN: minimum}
+    table[AluOp.DIVIDE] = divide
     return table[op](a, b)
 
 
@@ -111,16 +112,30 @@ PARTIALS = 4
 """Running values of a reduction: element i goes to number i mod PARTIALS, so that an ALU takes one a cycle."""
 
 
+COMPARISONS = (AluOp.IS_EQ, AluOp.NOT_EQ, AluOp.IS_GT, AluOp.IS_GE, AluOp.IS_LT, AluOp.IS_LE)
+
+
+def identity(op: AluOp) -> np.float32:
+    """The number that `op` starts from. Raises KeyError for an operation that does not reduce."""
+    return np.float32(np.array([IDENTITY[op]], dtype=np.uint32).view(np.float32)[0])
+
+
+def accumulate(op: AluOp, x: F32, partials: F32) -> None:
+    """Element i of x's last axis, [..., N], goes to partial i mod PARTIALS, [..., PARTIALS], in place."""
+    for k in range(0, x.shape[-1], PARTIALS):
+        part = x[..., k : k + PARTIALS]
+        n = part.shape[-1]
+        partials[..., :n] = alu(op, part, partials[..., :n])
+
+
 def reduce(op: AluOp, x: F32) -> F32:
     """`op` over the last axis, [..., N] to [...]: partials p start at the identity, then (p0 op p1) op (p2 op p3)."""
-    identity = np.array([IDENTITY[op]], dtype=np.uint32).view(np.float32)[0]
     *shape, n = x.shape
     rounds = -(-n // PARTIALS)
-    padded = np.full((*shape, rounds * PARTIALS), identity)
+    padded = np.full((*shape, rounds * PARTIALS), identity(op))
     padded[..., :n] = x
-    partial = np.full((*shape, PARTIALS), identity)
-    for k in range(rounds):
-        partial = alu(op, padded[..., k * PARTIALS : (k + 1) * PARTIALS], partial)
+    partial = np.full((*shape, PARTIALS), identity(op))
+    accumulate(op, padded, partial)
     halves = alu(op, partial[..., ::2], partial[..., 1::2])
     return alu(op, halves[..., 0], halves[..., 1])
 

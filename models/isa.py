@@ -63,6 +63,8 @@ class AluOp(enum.IntEnum):
     LOGICAL_AND = 13
     LOGICAL_OR = 14
     LOGICAL_XOR = 15
+    DIVIDE = 16
+    """Only as op0 of TENSOR_TENSOR and TENSOR_SCALAR: ten cycles an element."""
 
 
 REGISTERS = 16
@@ -103,17 +105,19 @@ class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
     ACCUMULATE = 1
-    """MATMUL: add into PSUM instead of overwriting."""
+    """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX)."""
     SATURATE = 2
     """Vector: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
-    """TENSOR_SCALAR: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
+    """TENSOR_SCALAR, EXPONENTIAL: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
     REVERSE0 = 8
-    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR: op0 has its scalar first. TENSOR_TENSOR_SCAN: op0 has src0 first. TENSOR_COPY_PREDICATED: copies where src1 is a zero."""
+    """TENSOR_SCALAR, SCALAR_TENSOR_TENSOR, EXPONENTIAL: op0 has its scalar first. TENSOR_TENSOR_SCAN: op0 has src0 first. TENSOR_COPY_PREDICATED, SELECT: src0 where src1 is a zero."""
     REVERSE1 = 16
     """TENSOR_SCALAR: op1 has imm1 first. SCALAR_TENSOR_TENSOR, TENSOR_TENSOR_SCAN: op1 has src1 first."""
     NEGATE = 32
-    """TENSOR_REDUCE: the result with its sign changed."""
+    """TENSOR_REDUCE, READ_ACCUMULATOR: the result with its sign changed."""
+    FRESH = 64
+    """With ACCUMULATE on the vector engine: the accumulators start from the operation's identity."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -169,11 +173,18 @@ SMALL = (
         "flags",
         20,
         1,
-        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate",
+        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate, 64 fresh accumulators",
     ),
     Field("axes", 21, 1, doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4"),
-    Field("imm0", 24, 4, doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value"),
-    Field("imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias"),
+    Field(
+        "imm0",
+        24,
+        4,
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element",
+    ),
+    Field(
+        "imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT: what is not selected"
+    ),
 )
 
 DMA_FIELDS = (
@@ -244,6 +255,10 @@ class Opcode(enum.IntEnum):
     MEMSET = 0x35
     TENSOR_COPY_PREDICATED = 0x36
     TENSOR_TENSOR_SCAN = 0x37
+    READ_ACCUMULATOR = 0x38
+    EXPONENTIAL = 0x39
+    SELECT = 0x3A
+    RANGE_SELECT = 0x3B
     ACTIVATE = 0x40
 
 
@@ -299,15 +314,15 @@ OPS: dict[Opcode, OpInfo] = {
     ),
     Opcode.TENSOR_TENSOR: OpInfo(
         frozenset({Engine.VECTOR}),
-        ("parts", "op0", "flags"),
+        ("parts", "op0", "op1", "flags"),
         ("dst", "src0", "src1"),
-        "dst = cast(src0 op0 src1), in FP32",
+        "dst = cast(src0 op0 src1), in FP32; op1 only with ACCUMULATE",
     ),
     Opcode.TENSOR_SCALAR: OpInfo(
         frozenset({Engine.VECTOR}),
         ("parts", "op0", "op1", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
-        "dst = cast((src0 op0 s0) op1 imm1), s0 = imm0, or one element a partition from src1 with flag SRC1_SCALAR",
+        "dst = cast((src0 op0 s0) op1 imm1), s0 = imm0, or one element a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE dst = cast(src0 op0 s0)",
     ),
     Opcode.SCALAR_TENSOR_TENSOR: OpInfo(
         frozenset({Engine.VECTOR}),
@@ -336,6 +351,31 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "op1", "flags", "imm0"),
         ("dst", "src0", "src1"),
         "dst = cast(s), s = (s op0 src0) op1 src1 from one element to the next, in FP32, starting from s = imm0",
+    ),
+    Opcode.READ_ACCUMULATOR: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "flags"),
+        ("dst",),
+        "dst (one element) = cast((a0 op0 a1) op0 (a2 op0 a3)), in FP32, of a partition's four accumulators; they stay as they are",
+    ),
+    Opcode.EXPONENTIAL: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst = cast(exp(src0 op0 s0)), s0 as of TENSOR_SCALAR; op1 only with ACCUMULATE",
+    ),
+    Opcode.SELECT: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op1", "flags", "imm1"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0 where src1 is not a zero (with flag REVERSE0: where it is one), elsewhere imm1); op1 only with ACCUMULATE",
+    ),
+    Opcode.RANGE_SELECT: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "imm0", "imm1"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0 where (i op0 b0) and (i op1 b1), elsewhere imm1), i = imm0 (INT32) + the element's number, modulo 2^32, as FP32; b0 and b1: "
+        "two FP32 words a partition from src1; op0 and op1 compare",
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

@@ -16,6 +16,7 @@ from models.config import ChipConfig
 from models.elements import VECTOR_OPS, ElementEngines
 from models.fault import Fault, legal
 from models.formats import MAC_CLASSES, MX_ROWS, PACKED, DType
+from models.fp import PARTIALS
 from models.image import Image, check_fits
 from models.isa import (
     CONTROL,
@@ -88,6 +89,7 @@ class Core(ElementEngines):
         self.semaphores = [0] * cfg.core.semaphores
         self.engines = {e: EngineState() for e in Engine}
         self.stationary: Stationary | None = None
+        self.accumulators = np.zeros((cfg.partitions, PARTIALS), dtype=np.float32)
         self.error: ErrorRecord | None = None
         self.counters = Counters()
         self.spinning = 0

@@ -60,7 +60,7 @@ class Fp32Divide(ClockedTile):
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         value: Value = rest
-        bits = []
+        bits: list[Value] = []
         for n in range(STEP):
             fits = Signal(name=f"fits{n}")
             after = Signal(SIG + 1, name=f"rest{n}")

@@ -7,9 +7,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
-from models.isa import Engine, ErrorCode, Flag, Space
+from models.formats import DType
+from models.fp import IDENTITY
+from models.isa import AluOp, Engine, ErrorCode, Flag, Space
 from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.access.writer import LaneWriter, LaneWriterConfig
+from rtl.fp import decode, divide, exponential
 from rtl.interfaces import (
     EngineSignature,
     LaneReadSignature,
@@ -22,10 +25,19 @@ from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.tiles import TileLibrary
 from rtl.vector.front import CheckedLayout, VectorFront
-from rtl.vector.groups import GroupControl
-from rtl.vector.lane import FP32_CODE, LATENCY, REDUCE_LATENCY, LaneConfig, VectorLane
+from rtl.vector.groups import ALU_LATENCY, TAG_BITS, GroupControl
+from rtl.vector.lane import (
+    DIVIDE_LATENCY,
+    EXP_LATENCY,
+    FP32_CODE,
+    LATENCY,
+    REDUCE_LATENCY,
+    LaneConfig,
+    SumLayout,
+    VectorLane,
+)
 
-RESULTS = 16
+RESULTS = 24
 """Results on their way through the lanes or waiting to be written."""
 
 
@@ -130,7 +142,7 @@ class VectorEngine(wiring.Component):
         ]
         with m.If(start):
             m.d.sync += left.eq(checked.count)
-        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left)
+        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left, start, instr.imm0)
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
 
@@ -144,12 +156,15 @@ class VectorEngine(wiring.Component):
         flush: Signal,
         groups: Any,
         left: Signal,
+        start: Signal,
+        first_number: Value,
     ) -> None:
         """Operands into the lanes while there is room for their results. `left`: elements that a fill has still to give."""
         p = self.config.partitions
         m.submodules.results = results = self.tiles.place(Queue, QueueConfig(width=33 * p, depth=RESULTS))
         instr = now.issue.instr
-        scalar = Signal(lanes_layout(p), reset_less=True)
+        scalar, high = (Signal(lanes_layout(p), name=n, reset_less=True) for n in ("scalar", "high"))
+        have_low, pace = Signal(), Signal(range(divide.PACE))
         first, second = readers[0].out, readers[1].out
         # fire: an element enters; enters: one that gives a result
         fire, enters, credit = Signal(), Signal(), Signal(range(RESULTS + 1), init=RESULTS)
@@ -157,19 +172,32 @@ class VectorEngine(wiring.Component):
         taken = Signal()
         there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
-            fire.eq(there & second_ok & (credit != 0) & ~flush & ~now.reduce & ~now.scan),
+            fire.eq(there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan),
             enters.eq(fire | groups.result),
-            first.ready.eq((fire & ~now.fill) | groups.take),
+            first.ready.eq((fire | groups.take) & ~now.fill),
             second.ready.eq(Mux(now.pair, fire | groups.take, now.scalar & ~have_scalar)),
             taken.eq(results.o.valid & results.o.ready),
         ]
+        # one scalar, or the two bounds of a range, the first of which moves on
         with m.If(now.scalar & ~have_scalar & second.valid & second.ready):
-            m.d.sync += [have_scalar.eq(1), scalar.eq(second.payload.data)]
-        with m.If(fire):
+            m.d.sync += [
+                have_scalar.eq(~now.span | have_low),
+                have_low.eq(1),
+                high.eq(second.payload.data),
+                scalar.eq(Mux(now.span, high.as_value(), second.payload.data.as_value())),
+            ]
+        with m.If(start):
+            m.d.sync += [have_low.eq(0), pace.eq(0)]
+        with m.Elif(fire & now.divide):
+            m.d.sync += pace.eq(divide.PACE - 1)
+        with m.Elif(pace != 0):
+            m.d.sync += pace.eq(pace - 1)
+        with m.If(fire | (groups.take & now.fill)):
             m.d.sync += left.eq(left - 1)
         m.d.sync += credit.eq(credit - enters + taken)
-        under_way = Signal(REDUCE_LATENCY)
-        m.d.sync += under_way.eq((under_way << 1) | enters)
+        under_way = Signal(max(REDUCE_LATENCY, EXP_LATENCY, DIVIDE_LATENCY))
+        # what has left is not to be seen again where the next instruction's results take longer
+        m.d.sync += under_way.eq(Mux(start, 0, (under_way << 1) | enters))
         with m.If(flush):
             m.d.sync += [credit.eq(RESULTS), under_way.eq(0), left.eq(0)]
         imm = ~now.pair & ~now.scalar
@@ -177,10 +205,18 @@ class VectorEngine(wiring.Component):
         m.d.comb += [
             groups.negate.eq(instr.flags[negate]),
             groups.op.eq(instr.op0),
-            groups.valid.eq(first.valid & (~now.scan | second.valid) & ~flush),
+            groups.valid.eq(Mux(now.fill, left != 0, first.valid & (~now.scan | second.valid)) & ~flush),
             groups.initial.eq(instr.imm0),
             groups.room.eq((credit != 0) & ~flush),
         ]
+        sums = self._sums(m, now, start, under_way)
+        number = Signal(32, reset_less=True)
+        with m.If(start):
+            m.d.sync += number.eq(first_number)
+        with m.Elif(fire):
+            m.d.sync += number.eq(number + 1)
+        m.submodules.number = numbers = self.tiles.place(decode.Decode, decode.DecodeConfig())
+        m.d.comb += [numbers.raw.eq(number), numbers.dtype.eq(DType.INT32.value)]
         outs: list[Value] = []
         skips: list[Value] = []
         for i in range(p):
@@ -190,7 +226,19 @@ class VectorEngine(wiring.Component):
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
                 lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
-                lane.reverse0.eq(instr.flags[reverse0] & ~now.choose),
+                lane.reverse0.eq(instr.flags[reverse0] & ~now.choose & ~now.select),
+                lane.flip.eq(instr.flags[reverse0]),
+                lane.exponential.eq(now.exponential),
+                lane.divide.eq(now.divide),
+                lane.divide_start.eq(now.divide & under_way[decode.LATENCY - 1]),
+                lane.select.eq(now.select),
+                lane.within.eq(now.span),
+                lane.recall.eq(now.recall),
+                lane.mine.eq((instr.parts > i) | self.ctl.clear),
+                lane.sums.eq(sums),
+                lane.span.number.eq(numbers.o),
+                lane.span.low.eq(scalar[i]),
+                lane.span.high.eq(high[i]),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
                 lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
@@ -205,13 +253,55 @@ class VectorEngine(wiring.Component):
             skips.append(now.choose & (lane.zero ^ instr.flags[reverse0]))
         m.d.comb += [
             results.clear.eq(flush),
-            results.i.valid.eq(Mux(now.reduce, under_way[-1], under_way[LATENCY - 1])),
+            results.i.valid.eq(under_way[LATENCY - 1]),
             results.i.payload.eq(Cat(outs, skips)),
             writer.data.valid.eq(results.o.valid),
             writer.data.payload.as_value().eq(results.o.payload[: 32 * p]),
             writer.skip.eq(results.o.payload[32 * p :]),
             results.o.ready.eq(writer.data.ready),
         ]
+        for other, latency in (
+            (now.reduce, REDUCE_LATENCY),
+            (now.exponential, EXP_LATENCY),
+            (now.divide, DIVIDE_LATENCY),
+        ):
+            with m.If(other):
+                m.d.comb += results.i.valid.eq(under_way[latency - 1])
+
+    def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
+        """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""
+        instr, clear = now.issue.instr, self.ctl.clear
+        sums, began, enters, leaves = Signal(SumLayout()), Signal(), Signal(), Signal()
+        op = Mux(now.span, AluOp.MAX.value, instr.op1)
+        m.d.sync += began.eq(start)
+        # elements come to the second ALU this many cycles after they entered
+        at = decode.LATENCY + ALU_LATENCY - 1
+        for later, more in (
+            (now.exponential, exponential.LATENCY),
+            (now.divide, divide.LATENCY - ALU_LATENCY),
+        ):
+            with m.If(later):
+                m.d.comb += [enters.eq(under_way[at + more]), leaves.eq(under_way[at + more + ALU_LATENCY])]
+        with m.If(~now.exponential & ~now.divide):
+            m.d.comb += [enters.eq(under_way[at]), leaves.eq(under_way[at + ALU_LATENCY])]
+        tags = [Signal(TAG_BITS, name=n) for n in ("sum_tag", "sum_put_tag")]
+        for tag, moves in zip(tags, (enters, leaves), strict=True):
+            with m.If(began):
+                m.d.sync += tag.eq(0)
+            with m.Elif(moves):
+                m.d.sync += tag.eq(tag + 1)
+        m.d.comb += [
+            sums.on.eq(now.accumulate),
+            sums.load.eq(clear | (began & now.accumulate & instr.flags[Flag.FRESH.bit_length() - 1])),
+            sums.tag.eq(tags[0]),
+            sums.put.eq(leaves & now.accumulate),
+            sums.put_tag.eq(tags[1]),
+        ]
+        with m.If(~clear), m.Switch(op):
+            for code, bits in IDENTITY.items():
+                with m.Case(code.value):
+                    m.d.comb += sums.start.eq(bits)
+        return sums
 
     def _faults(
         self,

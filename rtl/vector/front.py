@@ -9,9 +9,22 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from models.config import ChipConfig
-from models.elements import COPIES, MOST_REDUCED, NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.elements import (
+    ALU_OPS,
+    COPIES,
+    DIVIDES,
+    MOST_REDUCED,
+    NO_OP0,
+    NO_OP1,
+    NO_SOURCE,
+    PAIRS,
+    READABLE,
+    REDUCES,
+    VECTOR_OPS,
+    WRITABLE,
+)
 from models.formats import DType
-from models.fp import IDENTITY
+from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
@@ -28,6 +41,8 @@ class CheckedLayout(data.StructLayout):
 
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
+    exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
+    accumulators. recall: these are the source.
     """
 
     def __init__(self) -> None:
@@ -43,6 +58,12 @@ class CheckedLayout(data.StructLayout):
                 "fill": unsigned(1),
                 "choose": unsigned(1),
                 "scan": unsigned(1),
+                "exponential": unsigned(1),
+                "divide": unsigned(1),
+                "select": unsigned(1),
+                "span": unsigned(1),
+                "accumulate": unsigned(1),
+                "recall": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -51,6 +72,10 @@ class CheckedLayout(data.StructLayout):
 
 def _one_of(code: Value, dtypes: Any) -> Value:
     return reduce(or_, [code == d.value for d in dtypes], C(0, 1))
+
+
+def _bit(flag: Flag) -> int:
+    return flag.bit_length() - 1
 
 
 class VectorFront(wiring.Component):
@@ -102,8 +127,9 @@ class VectorFront(wiring.Component):
         scan = instr.opcode == Opcode.TENSOR_TENSOR_SCAN
         last = (instr.opcode == Opcode.SCALAR_TENSOR_TENSOR) | scan
         pair = _one_of(instr.opcode, PAIRS)
-        scalar_bit = Flag.SRC1_SCALAR.bit_length() - 1
-        scalar = (instr.opcode == Opcode.TENSOR_SCALAR) & instr.flags[scalar_bit]
+        scalar_bit = _bit(Flag.SRC1_SCALAR)
+        span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
+        scalar = (instr.flags[scalar_bit] & ~pair) | span
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
         m.d.comb += self.checked.payload.eq(item)
         with m.FSM() as fsm:
@@ -128,11 +154,17 @@ class VectorFront(wiring.Component):
                         item.second.eq(last),
                         item.scan.eq(scan),
                         item.scalar.eq(scalar),
-                        item.reduce.eq(instr.opcode == Opcode.TENSOR_REDUCE),
+                        item.reduce.eq(_one_of(instr.opcode, REDUCES)),
                         item.choose.eq(instr.opcode == Opcode.TENSOR_COPY_PREDICATED),
-                        item.fill.eq(instr.opcode == Opcode.MEMSET),
-                        item.group.eq(sizes["src1"]),
-                        item.count.eq(sizes["dst"]),
+                        item.fill.eq(_one_of(instr.opcode, NO_SOURCE)),
+                        item.exponential.eq(instr.opcode == Opcode.EXPONENTIAL),
+                        item.divide.eq(_one_of(instr.opcode, DIVIDES) & (instr.op0 == AluOp.DIVIDE)),
+                        item.select.eq(instr.opcode == Opcode.SELECT),
+                        item.span.eq(span),
+                        item.accumulate.eq(instr.flags[_bit(Flag.ACCUMULATE)]),
+                        item.recall.eq(recall),
+                        item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
+                        item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
@@ -161,8 +193,8 @@ class VectorFront(wiring.Component):
     ) -> Signal:
         """The field rules of models.machine for this engine's own opcodes."""
         dst, src0, src1, parts = instr.dst, instr.src0, instr.src1, instr.parts
-        reduce, fill = instr.opcode == Opcode.TENSOR_REDUCE, instr.opcode == Opcode.MEMSET
-        top = max(AluOp).value
+        reduce, fill = instr.opcode == Opcode.TENSOR_REDUCE, _one_of(instr.opcode, NO_SOURCE)
+        span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
         # All eight bits: the complement of a narrower constant would let the upper ones pass.
         allowed = Signal(8)
         with m.Switch(instr.opcode):
@@ -170,22 +202,29 @@ class VectorFront(wiring.Component):
                 with m.Case(opcode.value):
                     m.d.comb += allowed.eq(flags)
         second = pair | scalar
+        sums, fresh, reverse1 = (instr.flags[_bit(f)] for f in (Flag.ACCUMULATE, Flag.FRESH, Flag.REVERSE1))
+        op1_reduces = _one_of(instr.op1, IDENTITY) & ~reverse1
+        op1_free = ~_one_of(instr.opcode, NO_OP1) | (instr.op1 == 0)
+        compares = _one_of(instr.op0, COMPARISONS) & _one_of(instr.op1, COMPARISONS)
         fields = (
             (parts >= 1)
             & (parts <= self.config.partitions)
             & ((instr.flags & ~allowed) == 0)
-            & (instr.op0 <= top)
-            & (instr.op1 <= top)
-            & ~(_one_of(instr.opcode, NO_OP) & (instr.op0 != 0))
-            & ~(_one_of(instr.opcode, (*NO_OP, *ONE_OP)) & (instr.op1 != 0))
-            & ~(reduce & ~(_one_of(instr.op0, IDENTITY) & (instr.axes >= 1) & (instr.axes <= AP_DIMS)))
+            & (_one_of(instr.op0, ALU_OPS) | ((instr.op0 == AluOp.DIVIDE) & _one_of(instr.opcode, DIVIDES)))
+            & _one_of(instr.op1, ALU_OPS)
+            & ~(_one_of(instr.opcode, NO_OP0) & (instr.op0 != 0))
+            & ~(_one_of(instr.opcode, REDUCES) & ~_one_of(instr.op0, IDENTITY))
+            & Mux(span, compares, Mux(sums, op1_reduces, op1_free))
+            & (sums | ~fresh)
+            & ~(reduce & ~((instr.axes >= 1) & (instr.axes <= AP_DIMS)))
         )
         types = (
             copy | (_one_of(dst.dtype, sorted(WRITABLE)) & (fill | _one_of(src0.dtype, sorted(READABLE))))
-        ) & (~second | _one_of(src1.dtype, sorted(READABLE)))
+        ) & (~second | (_one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
         shape = (
-            (fill | (sizes["dst"] == sizes["src0"]))
-            & (~second | (sizes["src1"] == Mux(scalar, 1, sizes["dst"])))
+            (~recall | (sizes["dst"] == 1))
+            & (fill | (sizes["dst"] == sizes["src0"]))
+            & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, sizes["dst"]))))
             & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
         )
         legal = Signal()

@@ -3,24 +3,29 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth import Array, C, Cat, Module, Mux, Signal, Value
+from amaranth import Array, C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from models.formats import DType
 from models.fp import PARTIALS
 from models.isa import AluOp
-from rtl.fp import add, decode, encode, mul
+from rtl.fp import add, decode, divide, encode, exponential, mul
 from rtl.fp.extreme import canonical, extreme, is_nan
 from rtl.interfaces import mac_code_bits
 from rtl.lib.delay import Delay, DelayConfig
 from rtl.tiles import ClockedTile, TileLibrary
 from rtl.vector import groups
-from rtl.vector.groups import ALU_LATENCY, OP_BITS, ReduceLayout
+from rtl.vector.groups import ALU_LATENCY, OP_BITS, TAG_BITS, ReduceLayout
 
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + encode.LATENCY
 """Cycles from `a` and `b` to `o`."""
 REDUCE_LATENCY = groups.LATENCY + encode.LATENCY
 """Cycles from a group's last element at `a` to its result at `o`."""
+EXP_LATENCY = LATENCY + exponential.LATENCY
+"""The same for an exponential."""
+DIVIDE_LATENCY = LATENCY + divide.LATENCY - ALU_LATENCY
+"""The same for a division, which takes the first ALU's place."""
 ONE = 0x3F800000
 """True, of comparisons and logical operations."""
 
@@ -28,6 +33,52 @@ ONE = 0x3F800000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneConfig:
     """Nothing to choose."""
+
+
+def comparisons(m: Module, name: str, a: Value, b: Value) -> dict[AluOp, Value]:
+    """Whether FP32 a op b holds, for each comparison."""
+    numbers, equal, above = (Signal(name=f"{name}_{n}") for n in ("numbers", "equal", "above"))
+    magnitude_above = a[:31] > b[:31]
+    m.d.comb += [
+        numbers.eq(~is_nan(a) & ~is_nan(b)),
+        equal.eq((a == b) | ~(a[:31].any() | b[:31].any())),
+        above.eq(~equal & Mux(a[31], b[31] & ~magnitude_above, b[31] | magnitude_above)),
+    ]
+    return {
+        AluOp.IS_EQ: numbers & equal,
+        AluOp.NOT_EQ: ~(numbers & equal),
+        AluOp.IS_GT: numbers & above,
+        AluOp.IS_GE: numbers & (above | equal),
+        AluOp.IS_LT: numbers & ~above & ~equal,
+        AluOp.IS_LE: numbers & ~above,
+    }
+
+
+class SumLayout(data.StructLayout):
+    """What the lanes are told about their accumulators.
+
+    on: results go into them, with op1 (held). load: all become `start`. tag: which one the element that enters the second ALU goes to.
+    put, put_tag: the second ALU gives this accumulator's next value.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "on": unsigned(1),
+                "load": unsigned(1),
+                "start": unsigned(32),
+                "tag": unsigned(TAG_BITS),
+                "put": unsigned(1),
+                "put_tag": unsigned(TAG_BITS),
+            }
+        )
+
+
+class SpanLayout(data.StructLayout):
+    """An element's number, FP32, as it enters the first ALU; both bounds (FP32) are held."""
+
+    def __init__(self) -> None:
+        super().__init__({"number": unsigned(32), "low": unsigned(32), "high": unsigned(32)})
 
 
 class VectorAlu(ClockedTile):
@@ -71,24 +122,9 @@ class VectorAlu(ClockedTile):
         sign = ~absolute
         largest = absolute | (self.op == AluOp.MAX)
         best = extreme(m, "best", Cat(a[:31], a[31] & sign), Cat(b[:31], b[31] & sign), largest)
-        a_some, b_some, numbers, equal, above, holds = (
-            Signal(name=n) for n in ("a_some", "b_some", "numbers", "equal", "above", "holds")
-        )
-        magnitude_above = a[:31] > b[:31]
-        m.d.comb += [
-            a_some.eq(a[:31].any()),
-            b_some.eq(b[:31].any()),
-            numbers.eq(~is_nan(a) & ~is_nan(b)),
-            equal.eq((a == b) | ~(a_some | b_some)),
-            above.eq(~equal & Mux(a[31], b[31] & ~magnitude_above, b[31] | magnitude_above)),
-        ]
-        conditions = {
-            AluOp.IS_EQ: numbers & equal,
-            AluOp.NOT_EQ: ~(numbers & equal),
-            AluOp.IS_GT: numbers & above,
-            AluOp.IS_GE: numbers & (above | equal),
-            AluOp.IS_LT: numbers & ~above & ~equal,
-            AluOp.IS_LE: numbers & ~above,
+        a_some, b_some, holds = (Signal(name=n) for n in ("a_some", "b_some", "holds"))
+        m.d.comb += [a_some.eq(a[:31].any()), b_some.eq(b[:31].any())]
+        conditions = comparisons(m, "compare", a, b) | {
             AluOp.LOGICAL_AND: a_some & b_some,
             AluOp.LOGICAL_OR: a_some | b_some,
             AluOp.LOGICAL_XOR: a_some ^ b_some,
@@ -114,13 +150,18 @@ class VectorLane(ClockedTile):
     Members
     -------
     a, b: raw elements of types a_dtype and b_dtype. c: FP32 bits. o: raw element of type o_dtype, cast as `saturate` says.
-    copy: o is a, bit for bit. zero: with o, b was a zero. reduce: see rtl.vector.groups; op1 is op0 then. All but `a`, `b` and `reduce` are held while results are
-    under way.
+    copy: o is a, bit for bit. zero: with o, b was a zero. reduce: see rtl.vector.groups; op1 is op0 then.
+    exponential: op1 is applied to exp(a op0 b), EXP_LATENCY cycles. divide: to a / b, DIVIDE_LATENCY cycles; b and a are taken with `divide_start`,
+        which comes with them at the first ALU. select: to a, or to c where b is a zero (`flip`: where it is none). within: to a, or to c where
+        span.number op0 span.low and span.number op1 span.high do not both hold.
+    sums, mine: the accumulators, and whether this lane's change. recall: they are the elements, see ReduceLayout.tag.
+    All but `a`, `b`, `reduce`, `sums`, `span.number` and `divide_start` are held while results are under way.
     """
 
     def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
         code = mac_code_bits()
+        held = ("reverse0", "reverse1", "second", "saturate", "copy", "exponential", "divide", "select")
         super().__init__(
             {
                 "a": In(32),
@@ -131,12 +172,15 @@ class VectorLane(ClockedTile):
                 "o_dtype": In(code),
                 "op0": In(OP_BITS),
                 "op1": In(OP_BITS),
-                "reverse0": In(1),
-                "reverse1": In(1),
-                "second": In(1),
-                "saturate": In(1),
-                "copy": In(1),
+                **{name: In(1) for name in held},
+                "flip": In(1),
+                "within": In(1),
+                "recall": In(1),
+                "mine": In(1),
+                "divide_start": In(1),
                 "reduce": In(ReduceLayout()),
+                "sums": In(SumLayout()),
+                "span": In(SpanLayout()),
                 "o": Out(32),
                 "zero": Out(1),
             }
@@ -153,6 +197,7 @@ class VectorLane(ClockedTile):
         m.submodules.alu1 = alu1 = self.tiles.place(VectorAlu, self.config)
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
         m.submodules.late = late = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
+        m.submodules.past = past = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
         m.submodules.zero = zero = self.tiles.place(
             Delay, DelayConfig(width=1, cycles=LATENCY - decode.LATENCY)
         )
@@ -163,17 +208,28 @@ class VectorLane(ClockedTile):
             m.d.sync += held.eq(alu1.o)
         state = Mux(ctl.begin, ctl.identity, held)
         partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
+        sums = self._accumulators(m, alu1.o)
+        element = Mux(self.recall, sums[ctl.tag], values[0])
+        # what the second ALU works on
+        first = self._first(m, alu0.o, values, late.o)
         m.d.comb += [
-            alu0.a.eq(Mux(ctl.scan, state, Mux(ctl.on & ctl.pad, ctl.identity, values[0]))),
+            alu0.a.eq(Mux(ctl.scan, state, Mux(ctl.on & ctl.pad, ctl.identity, element))),
             alu0.b.eq(Mux(ctl.scan, values[0], Mux(ctl.on, partial, Mux(self.second, self.c, values[1])))),
-            alu0.op.eq(self.op0),
+            alu0.op.eq(Mux(self.within, 0, self.op0)),
             alu0.reverse.eq(self.reverse0),
             late.i.eq(values[1]),
-            alu1.a.eq(Mux(ctl.on, Mux(ctl.final, halves[0], even_partial), alu0.o)),
-            alu1.b.eq(Mux(ctl.on, Mux(ctl.final, halves[1], alu0.o), Mux(self.second, late.o, self.c))),
-            alu1.op.eq(self.op1),
+            past.i.eq(first),
+            alu1.a.eq(Mux(ctl.on, Mux(ctl.final, halves[0], even_partial), first)),
+            alu1.b.eq(
+                Mux(
+                    ctl.on,
+                    Mux(ctl.final, halves[1], alu0.o),
+                    Mux(self.sums.on, sums[self.sums.tag], Mux(self.second, late.o, self.c)),
+                )
+            ),
+            alu1.op.eq(Mux(self.within, Mux(self.sums.on, AluOp.MAX.value, 0), self.op1)),
             alu1.reverse.eq(self.reverse1),
-            out.x.eq(alu1.o ^ Cat(C(0, 31), ctl.negate)),
+            out.x.eq(Mux(self.sums.on, past.o, alu1.o) ^ Cat(C(0, 31), ctl.negate)),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
             zero.i.eq(~values[1][:31].any()),
@@ -182,6 +238,49 @@ class VectorLane(ClockedTile):
             self.o.eq(Mux(self.copy, raw.o, out.raw)),
         ]
         return m
+
+    def _first(self, m: Module, alu: Value, values: list[Value], late: Value) -> Signal:
+        """The first operation's result: the first ALU's, or that of a unit beside it."""
+        m.submodules.exponential = exp = self.tiles.place(
+            exponential.Exponential, exponential.ExponentialConfig()
+        )
+        m.submodules.divide = div = self.tiles.place(divide.Fp32Divide, divide.Fp32DivideConfig())
+        inside = []
+        for n, (bound, op) in enumerate(((self.span.low, self.op0), (self.span.high, self.op1))):
+            holds = Signal(name=f"inside{n}")
+            with m.Switch(op):
+                for code, condition in comparisons(m, f"bound{n}", self.span.number, bound).items():
+                    with m.Case(code.value):
+                        m.d.comb += holds.eq(condition)
+            inside.append(holds)
+        m.submodules.within = within = self.tiles.place(Delay, DelayConfig(width=1, cycles=ALU_LATENCY))
+        first, taken = Signal(32, name="first"), Signal()
+        m.d.comb += [
+            exp.x.eq(alu),
+            exp.on.eq(self.exponential),
+            div.start.eq(self.divide_start),
+            div.a.eq(Mux(self.reverse0, values[1], values[0])),
+            div.b.eq(Mux(self.reverse0, values[0], values[1])),
+            within.i.eq(inside[0] & inside[1]),
+            taken.eq(Mux(self.within, within.o, ~self.select | (late[:31].any() ^ self.flip))),
+            first.eq(Mux(taken, alu, self.c)),
+        ]
+        with m.If(self.exponential):
+            m.d.comb += first.eq(exp.o)
+        with m.If(self.divide):
+            m.d.comb += first.eq(div.o)
+        return first
+
+    def _accumulators(self, m: Module, second: Value) -> Array:
+        """The lane's accumulators; +0 after reset, as all state that a program can see."""
+        ctl = self.sums
+        sums = [Signal(32, name=f"sum{n}") for n in range(PARTIALS)]
+        for n, total in enumerate(sums):
+            with m.If(self.mine & ctl.load):
+                m.d.sync += total.eq(ctl.start)
+            with m.Elif(self.mine & ctl.put & (ctl.put_tag == n)):
+                m.d.sync += total.eq(second)
+        return Array(sums)
 
     def _partials(self, m: Module, first: Value, second: Value) -> tuple[Value, Value, list[Signal]]:
         """A reduction's running values: the entering element's own, the one before the leaving one, and both halves of a group."""

@@ -113,6 +113,7 @@ class Harness:
         self.ports.settle()
         if clear:
             self.dead, self.calm = False, 0
+            self.core.accumulators[:] = 0
             self.update_refused = None
         self.cycle_count += 1
 
@@ -190,7 +191,11 @@ class Harness:
         most = min([dst_size, *faults.values()])
         for limit in range(most + 1):
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
+            self.prefix.accumulators[:] = self.core.accumulators
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
+            ranged = encoding.raw_fields(word)["opcode"] == Opcode.RANGE_SELECT
+            bounds = encoding.ap_from_raw(encoding.raw_ap(word, "src1")) if ranged else None
+            self.prefix.bounds = bounds  # type: ignore[attr-defined]
             if limit:
                 assert execute(self.prefix, word) is None
             if np.array_equal(self.prefix.sbuf, self.sbuf.data) and np.array_equal(

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from models import encoding, isa
 from models.access import AccessPattern
 from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig
-from models.elements import COPIES, PAIRS, VECTOR_OPS
+from models.elements import ALU_OPS, COPIES, DIVIDES, NO_OP0, NO_OP1, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.fault import Fault
 from models.formats import FLOATS, INTS, PACKED, DType, dtype_bytes
-from models.fp import IDENTITY
+from models.fp import COMPARISONS, IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
 
@@ -31,6 +31,7 @@ CORNERS = (
     *(0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F000000, 0x40200000, 0x7F7FFFFF, 0x7F800000),
     *(0x7F800001, 0x7FC00000, 0x43E80000, 0x477FF000, 0x4F000000, 0x4EFFFFFF, 0x42FE0000, 0x33800000),
 )
+SCALARS = (Opcode.TENSOR_SCALAR, Opcode.EXPONENTIAL)
 Partial = tuple[str, int, int]
 """Memory ("sbuf" or "psum"), element index and byte address of a write."""
 
@@ -47,11 +48,14 @@ class Judge(Core):
 
 
 class Prefix(Core):
-    """Does the first `limit` of an instruction's `results` only."""
+    """Does the first `limit` of an instruction's `results` only; `bounds` are read whole."""
 
     limit = results = 0
+    bounds: AccessPattern | None = None
 
     def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
+        if ap == self.bounds:
+            return ap.addresses()
         group = max(1, ap.size // self.results)
         return ap.addresses()[: self.limit * group]
 
@@ -62,14 +66,19 @@ def new_core(kind: type[Core] = Core) -> Core:
 
 
 def allowed_flags(opcode: Opcode) -> int:
-    """Bits of `flags` that an opcode knows; all of the other five to seven are illegal, as every unused bit of an instruction."""
-    reverse = int(Flag.REVERSE0 | Flag.REVERSE1)
+    """Bits of `flags` that an opcode knows; all others are illegal, as every unused bit of an instruction."""
+    reverse, sums = int(Flag.REVERSE0 | Flag.REVERSE1), int(Flag.ACCUMULATE | Flag.FRESH)
     own = {
-        Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse,
+        Opcode.TENSOR_TENSOR: sums,
+        Opcode.TENSOR_SCALAR: int(Flag.SRC1_SCALAR) | reverse | sums,
         Opcode.SCALAR_TENSOR_TENSOR: reverse,
         Opcode.TENSOR_TENSOR_SCAN: reverse,
         Opcode.TENSOR_REDUCE: int(Flag.NEGATE),
+        Opcode.READ_ACCUMULATOR: int(Flag.NEGATE),
         Opcode.TENSOR_COPY_PREDICATED: int(Flag.REVERSE0),
+        Opcode.EXPONENTIAL: int(Flag.SRC1_SCALAR | Flag.REVERSE0) | sums,
+        Opcode.SELECT: int(Flag.REVERSE0) | sums,
+        Opcode.RANGE_SELECT: sums,
     }
     return int(Flag.SATURATE) | own.get(opcode, 0)
 
@@ -101,11 +110,10 @@ def used_aps(word: bytes) -> list[str]:
     """Names of the patterns that an instruction uses."""
     raw = encoding.raw_fields(word)
     opcode = Opcode(raw["opcode"])
-    scalar = opcode == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
-    pair = opcode in PAIRS
-    if opcode == Opcode.MEMSET:
+    if opcode in NO_SOURCE:
         return ["dst"]
-    return ["dst", "src0", "src1"] if scalar or pair else ["dst", "src0"]
+    scalar = opcode in SCALARS and raw["flags"] & Flag.SRC1_SCALAR
+    return ["dst", "src0", "src1"] if scalar or opcode in (*PAIRS, Opcode.RANGE_SELECT) else ["dst", "src0"]
 
 
 def results(word: bytes) -> int:
@@ -214,7 +222,7 @@ def _apart(dst: AccessPattern, src: AccessPattern) -> bool:
 def random_instruction(size: int | None = None) -> bytes:
     """A legal instruction with all its accesses in range; sources apart from the destination, or exactly in place."""
     opcode = random.choice(list(VECTOR_OPS))
-    if opcode in (Opcode.TENSOR_REDUCE, Opcode.MEMSET):
+    if opcode in (Opcode.TENSOR_REDUCE, *NO_SOURCE):
         return _few_operands(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
@@ -229,27 +237,33 @@ def random_instruction(size: int | None = None) -> bytes:
     d_type = s_type if in_place else d_type
     dst = random_pattern(n, d_type, parts, distinct=in_place)
     aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
-    if opcode not in COPIES:
-        fields["op0"] = random.choice(list(AluOp))
-    if opcode == Opcode.TENSOR_COPY_PREDICATED:
-        fields["flags"] |= random.getrandbits(1) * int(Flag.REVERSE0)
-    if opcode in (Opcode.TENSOR_SCALAR, Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN):
-        fields["flags"] |= random.choice([0, 0, 1, 2, 3]) * int(Flag.REVERSE0)
-    if opcode in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN):
-        fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits()}
+    flags = allowed_flags(opcode)
+    if opcode not in NO_OP0:
+        fields["op0"] = random.choice(list(AluOp) if opcode in DIVIDES else ALU_OPS)
+    if opcode not in NO_OP1:
+        fields["op1"] = random.choice(ALU_OPS)
+    if flags & Flag.ACCUMULATE and random.random() < 0.5:
+        fields["op1"], flags = random.choice(list(IDENTITY)), flags & ~int(Flag.REVERSE1)
+        fields["flags"] |= int(Flag.ACCUMULATE) | random.choice([0, int(Flag.FRESH)])
+    for bit in (Flag.REVERSE0, Flag.REVERSE1):
+        fields["flags"] |= flags & int(bit) & random.choice([0, 255])
+    for name in {"imm0", "imm1"} & {*isa.OPS[opcode].fields}:
+        fields[name] = fp32_bits()
     if opcode in PAIRS:
         same = in_place and d_type in READABLE and random.random() < 0.3
         aps["src1"] = dst if same else _source(n, random.choice(READABLE), parts, dst)
-    if opcode == Opcode.TENSOR_SCALAR:
-        fields |= {"op1": random.choice(list(AluOp)), "imm0": fp32_bits(), "imm1": fp32_bits()}
-        if random.random() < 0.4:
-            fields["flags"] |= int(Flag.SRC1_SCALAR)
-            aps["src1"] = _source(1, random.choice(READABLE), parts, dst)
+    if opcode in SCALARS and random.random() < 0.4:
+        fields["flags"] |= int(Flag.SRC1_SCALAR)
+        aps["src1"] = _source(1, random.choice(READABLE), parts, dst)
+    if opcode == Opcode.RANGE_SELECT:
+        fields |= {f"op{k}": random.choice(COMPARISONS) for k in range(2)}
+        fields["imm0"] = random.choice([random.getrandbits(32), random.randint(-300, 300) & 0xFFFFFFFF])
+        aps["src1"] = _source(2, DType.FP32, parts, dst)
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 
 def _few_operands(opcode: Opcode, size: int | None) -> bytes:
-    """A reduction or a fill; `size` elements are read, or written."""
+    """A reduction, a fill or what the accumulators hold; `size` elements are read, or written."""
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -259,6 +273,10 @@ def _few_operands(opcode: Opcode, size: int | None) -> bytes:
     if opcode == Opcode.MEMSET:
         fields["imm0"] = fp32_bits()
         aps = {"dst": random_pattern(n, d_type, parts)}
+    elif opcode == Opcode.READ_ACCUMULATOR:
+        fields["op0"] = random.choice(list(IDENTITY))
+        fields["flags"] |= random.choice([0, int(Flag.NEGATE)])
+        aps = {"dst": random_pattern(1, d_type, parts)}
     else:
         axes = random.randint(1, 4 if n else 3)
         fields |= {"op0": random.choice(list(IDENTITY)), "axes": axes}

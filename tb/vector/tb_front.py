@@ -8,9 +8,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding, isa
-from models.elements import COPIES, VECTOR_OPS
+from models.elements import COPIES, DIVIDES, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.formats import DType
-from models.isa import Engine, Flag, Opcode
+from models.fp import PARTIALS
+from models.isa import AluOp, Engine, Flag, Opcode
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
 from tb.vector.instructions import (
@@ -84,31 +85,36 @@ class Front:
         )
         if legal:
             same = encoding.raw_ap(word, "dst")["dtype"] == encoding.raw_ap(word, "src0")["dtype"]
-            scalar = raw["opcode"] == Opcode.TENSOR_SCALAR and raw["flags"] & Flag.SRC1_SCALAR
-            copy = raw["opcode"] in COPIES and same
-            choose = raw["opcode"] == Opcode.TENSOR_COPY_PREDICATED
-            scan = raw["opcode"] == Opcode.TENSOR_TENSOR_SCAN
-            second = raw["opcode"] == Opcode.SCALAR_TENSOR_TENSOR or scan
-            pair = raw["opcode"] == Opcode.TENSOR_TENSOR or second or choose
-            reduce, fill = raw["opcode"] == Opcode.TENSOR_REDUCE, raw["opcode"] == Opcode.MEMSET
-            want = (
-                1
-                | copy << 1
-                | pair << 2
-                | second << 3
-                | bool(scalar) << 4
-                | reduce << 5
-                | fill << 6
-                | choose << 7
-                | scan << 8
-            )
-            assert flags & 511 == want
-            sizes = flags >> 9
+            op, given = raw["opcode"], raw["flags"]
+            span, recall = op == Opcode.RANGE_SELECT, op == Opcode.READ_ACCUMULATOR
+            reduce, fill = op in (Opcode.TENSOR_REDUCE, Opcode.READ_ACCUMULATOR), op in NO_SOURCE
+            want = {
+                "legal": True,
+                "copy": op in COPIES and same,
+                "pair": op in PAIRS,
+                "second": op in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN),
+                "scalar": span
+                or (op in (Opcode.TENSOR_SCALAR, Opcode.EXPONENTIAL) and given & Flag.SRC1_SCALAR),
+                "reduce": reduce,
+                "fill": fill,
+                "choose": op == Opcode.TENSOR_COPY_PREDICATED,
+                "scan": op == Opcode.TENSOR_TENSOR_SCAN,
+                "exponential": op == Opcode.EXPONENTIAL,
+                "divide": op in DIVIDES and raw["op0"] == AluOp.DIVIDE,
+                "select": op == Opcode.SELECT,
+                "span": span,
+                "accumulate": given & Flag.ACCUMULATE,
+                "recall": recall,
+            }
+            got = {name: flags >> n & 1 for n, name in enumerate(want)}
+            assert got == {name: int(bool(value)) for name, value in want.items()}
+            sizes = flags >> len(want)
             if reduce:
                 source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
-                assert sizes & 0xFFFFFFFF == source.inner(raw["axes"])
+                assert sizes & 0xFFFFFFFF == (PARTIALS if recall else source.inner(raw["axes"]))
             if fill:
-                assert sizes >> 32 == encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
+                dst = encoding.ap_from_raw(encoding.raw_ap(word, "dst"))
+                assert sizes >> 32 == (PARTIALS if recall else dst.size)
 
 
 async def _started(dut: Any) -> Front:
