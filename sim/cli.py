@@ -35,12 +35,15 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 
 @app.command()
 def sim(
-    workload: Annotated[str, typer.Option(help="digits or train")] = "digits",
+    workload: Annotated[str, typer.Option(help="digits, train or conv")] = "digits",
     config: ConfigOption = "mini",
     format: Annotated[str, typer.Option(help="mxfp8 or bf16")] = "mxfp8",
     simulator: SimulatorOption = "verilator",
     images: Annotated[
-        int | None, typer.Option(help="digits: how many images (default: all; 64 on Icarus)")
+        int | None,
+        typer.Option(
+            help="digits: how many images (default: all; 64 on Icarus); conv: the same (default: a tile a core; one a core on Icarus)"
+        ),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(help="train: how many steps (default: 90; 1 on Icarus)")
@@ -50,7 +53,7 @@ def sim(
     """Run a workload on the simulated chip and compare every output word with the golden model."""
     from sim import main_job
 
-    _choice("WORKLOAD", workload, ("digits", "train"))
+    _choice("WORKLOAD", workload, ("digits", "train", "conv"))
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
     if workload == "train":
         from sim import train_job
@@ -62,6 +65,16 @@ def sim(
         trained = train_job.run_training(configs.find(config), simulator, options, console, latency=latency)
         train_job.report(trained, console)
         raise typer.Exit(0 if trained.ok else 1)
+    if workload == "conv":
+        from sim import conv_job
+        from sim.workloads import conv_shape
+
+        cfg = configs.find(config)
+        count = images if images is not None else (cfg.cores if simulator == "icarus" else None)
+        network = conv_shape.default(cfg, count)
+        convolved = conv_job.run_conv(cfg, simulator, network, console, latency=latency)
+        conv_job.report(convolved, console)
+        raise typer.Exit(0 if convolved.ok else 1)
     outcome = main_job.run_digits(configs.find(config), format, simulator, images, console, latency=latency)
     main_job.report(outcome, console)
     raise typer.Exit(0 if outcome.ok else 1)
