@@ -11,7 +11,7 @@ from models.config import ChipConfig
 from models.encoding import Instruction
 from models.fp import PARTIALS
 from models.functions import ActFunc, library
-from models.isa import Flag, Opcode
+from models.isa import AluOp, Flag, Opcode
 
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
@@ -38,8 +38,20 @@ def _reduce(config: ChipConfig, instr: Instruction) -> int:
     return _elements(instr) * _rounded(group, PARTIALS) + 25
 
 
-def _scalar(config: ChipConfig, instr: Instruction) -> int:
-    return _elements(instr) + (24 if instr.fields.get("flags", 0) & Flag.SRC1_SCALAR else 22)
+DIVIDE_PACE = 10
+"""Cycles of a division."""
+
+
+def _divided(config: ChipConfig, instr: Instruction) -> int:
+    late = 2 if instr.fields.get("flags", 0) & Flag.SRC1_SCALAR else 0
+    n = _elements(instr)
+    if instr.fields.get("op0", 0) == AluOp.DIVIDE:
+        return DIVIDE_PACE * n + 22 + late
+    return n + 22 + late
+
+
+def _exponential(config: ChipConfig, instr: Instruction) -> int:
+    return _elements(instr) + (30 if instr.fields.get("flags", 0) & Flag.SRC1_SCALAR else 28)
 
 
 def steps(function: ActFunc) -> int:
@@ -57,13 +69,17 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.LOAD_STATIONARY: Cost("M + 11", lambda config, instr: instr.fields["cols"] + 11),
     Opcode.MATMUL: Cost("N + 3 P + 20", lambda config, instr: _elements(instr) + 3 * config.partitions + 20),
     Opcode.TENSOR_COPY: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
-    Opcode.TENSOR_TENSOR: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
-    Opcode.TENSOR_SCALAR: Cost("N + 22; with flag SRC1_SCALAR N + 24", _scalar),
+    Opcode.TENSOR_TENSOR: Cost("N + 22; DIVIDE 10 N + 22", _divided),
+    Opcode.TENSOR_SCALAR: Cost("N + 22; DIVIDE 10 N + 22; with flag SRC1_SCALAR 2 more", _divided),
     Opcode.SCALAR_TENSOR_TENSOR: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.TENSOR_REDUCE: Cost("N R + 25, R rounded up to a multiple of 4", _reduce),
     Opcode.MEMSET: Cost("N + 17", lambda config, instr: _elements(instr) + 17),
     Opcode.TENSOR_COPY_PREDICATED: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.TENSOR_TENSOR_SCAN: Cost("5 N + 18", lambda config, instr: 5 * _elements(instr) + 18),
+    Opcode.READ_ACCUMULATOR: Cost("24", lambda config, instr: 24),
+    Opcode.EXPONENTIAL: Cost("N + 28; with flag SRC1_SCALAR 2 more", _exponential),
+    Opcode.SELECT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
+    Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""

@@ -9,9 +9,20 @@ import numpy as np
 from models import isa
 from models.access import AccessPattern
 from models.config import ChipConfig
-from models.elements import NO_OP, ONE_OP, PAIRS, READABLE, VECTOR_OPS, WRITABLE
+from models.elements import (
+    ALU_OPS,
+    DIVIDES,
+    NO_OP0,
+    NO_OP1,
+    NO_SOURCE,
+    PAIRS,
+    READABLE,
+    REDUCES,
+    VECTOR_OPS,
+    WRITABLE,
+)
 from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
-from models.fp import IDENTITY
+from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
 
@@ -169,35 +180,52 @@ class Generator:
         rng = self.rng
         opcode = rng.choice(list(VECTOR_OPS))
         parts, size = rng.randint(1, self.config.partitions), self._size()
-        flags = 0
-        for bit in (f for f in Flag if f & VECTOR_OPS[opcode]):
-            flags |= int(bit) * rng.getrandbits(1)
-        fields = {"parts": parts, "flags": flags, "imm0": self._imm(), "imm1": self._imm()}
+        fields = {"parts": parts, "imm0": self._imm(), "imm1": self._imm()} | self._operations(opcode)
+        flags = fields["flags"]
         d_type, s_type = self._types()
         room = rng.choice([0, 0, 32])
         if opcode == Opcode.TENSOR_REDUCE:
-            fields |= {"op0": rng.choice(list(IDENTITY)), "axes": rng.randint(1, 4)}
-        elif opcode not in NO_OP:
-            fields["op0"] = rng.choice(list(AluOp))
-            if opcode not in ONE_OP:
-                fields["op1"] = rng.choice(list(AluOp))
+            fields["axes"] = rng.randint(1, 4)
         source = self._slot()
         used: dict[str, AccessPattern] = {}
         reads: set[Slot] = set()
-        count = size
-        if opcode != Opcode.MEMSET:
+        count = 1 if opcode == Opcode.READ_ACCUMULATOR else size
+        if opcode not in NO_SOURCE:
             used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room, four=True)
             reads.add(source)
             if opcode == Opcode.TENSOR_REDUCE:
                 count = used["src0"].outer(fields["axes"])
-        if opcode in PAIRS or flags & Flag.SRC1_SCALAR:
+        extra = 2 if opcode == Opcode.RANGE_SELECT else int(bool(flags & Flag.SRC1_SCALAR))
+        if opcode in PAIRS or extra:
             other = self._slot()
-            one = 1 if flags & Flag.SRC1_SCALAR else size
-            used["src1"] = self._pattern(other, one, rng.choice(sorted(READABLE)), self._part(parts))
+            o_type = DType.FP32 if opcode == Opcode.RANGE_SELECT else rng.choice(sorted(READABLE))
+            used["src1"] = self._pattern(other, extra or size, o_type, self._part(parts))
             reads.add(other)
         target = self._slot(apart=frozenset(reads))
         used["dst"] = self._pattern(target, count, d_type, self._part(parts), room=room)
         return self._looped(Engine.VECTOR, opcode, fields, used, frozenset(reads), target, room)
+
+    def _operations(self, opcode: Opcode) -> dict[str, int]:
+        """op0, op1 and flags of a vector instruction."""
+        rng, known = self.rng, VECTOR_OPS[opcode]
+        if opcode in REDUCES:
+            op0 = rng.choice(list(IDENTITY))
+        elif opcode in NO_OP0:
+            op0 = AluOp.BYPASS
+        else:
+            op0 = rng.choice(list(AluOp) if opcode in DIVIDES else ALU_OPS)
+        op1 = AluOp.BYPASS if opcode in NO_OP1 else rng.choice(ALU_OPS)
+        always = 0
+        if known & Flag.ACCUMULATE:
+            if rng.random() < 0.5:
+                op1, known = rng.choice(list(IDENTITY)), known & ~int(Flag.REVERSE1)
+                always = int(Flag.ACCUMULATE)
+            else:
+                known &= ~int(Flag.ACCUMULATE | Flag.FRESH)
+        if opcode == Opcode.RANGE_SELECT:
+            op0, op1 = rng.choice(COMPARISONS), rng.choice(COMPARISONS)
+        flags = sum(int(bit) * rng.getrandbits(1) for bit in Flag if bit & known) | always
+        return {"op0": int(op0), "op1": int(op1), "flags": flags}
 
     def _activate(self) -> Op:
         rng = self.rng

@@ -51,6 +51,19 @@ def fills(n, group, parts, function):
         Opcode.TENSOR_TENSOR_SCAN: lambda p: p.vector.tensor_tensor_scan(
             dst, a, b, AluOp.MUL, AluOp.ADD, **kwargs
         ),
+        "divide": lambda p: p.vector.tensor_tensor(dst, a, b, AluOp.DIVIDE, **kwargs),
+        "reciprocal": lambda p: p.vector.reciprocal(dst, a, **kwargs),
+        "divide per partition": lambda p: p.vector.tensor_scalar(dst, a, AluOp.DIVIDE, one, **kwargs),
+        "accumulate": lambda p: p.vector.tensor_scalar(
+            dst, a, AluOp.MUL, one, accumulate=AluOp.ADD, **kwargs
+        ),
+        Opcode.READ_ACCUMULATOR: lambda p: p.vector.read_accumulator(row(4096, FP32, 1), AluOp.ADD, **kwargs),
+        Opcode.EXPONENTIAL: lambda p: p.vector.exponential(dst, a, **kwargs),
+        "exponential per partition": lambda p: p.vector.exponential(dst, a, AluOp.SUB, one, **kwargs),
+        Opcode.SELECT: lambda p: p.vector.select(dst, a, b, 0.0, **kwargs),
+        Opcode.RANGE_SELECT: lambda p: p.vector.range_select(
+            dst, a, row(1024, FP32, 2), AluOp.IS_GE, AluOp.IS_LT, 0.0, **kwargs
+        ),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(dst, a, function, **kwargs),
     }
 
