@@ -10,7 +10,7 @@ from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.functions import ActFunc
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
-from models.operands import Memories
+from models.mx import MX_OPS, MxOperations
 
 F32 = NDArray[np.float32]
 
@@ -29,6 +29,8 @@ VECTOR_OPS = {
     Opcode.EXPONENTIAL: int(Flag.SATURATE | Flag.SRC1_SCALAR | Flag.REVERSE0) | _SUMS,
     Opcode.SELECT: int(Flag.SATURATE | Flag.REVERSE0) | _SUMS,
     Opcode.RANGE_SELECT: int(Flag.SATURATE) | _SUMS,
+    Opcode.MX_SCALE: 0,
+    Opcode.MX_CAST: 0,
 }
 """The vector engine's own opcodes, and the flags that each may have."""
 PAIRS = (
@@ -80,7 +82,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(Memories):
+class ElementEngines(MxOperations):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -91,6 +93,9 @@ class ElementEngines(Memories):
     def _vector(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
         parts, flags = raw["parts"], raw["flags"]
         legal(1 <= parts <= self.config.partitions)
+        if opcode in MX_OPS:
+            self._mx(opcode, word, raw)
+            return
         legal_operations(opcode, raw)
         dst = self._pattern(word, "dst", parts)
         if opcode in NO_SOURCE:

@@ -167,8 +167,8 @@ HEADER = (
 SMALL = (
     Field("parts", 16, 1, doc="partitions: K of a matmul or load, lanes of a vector instruction; 1..P"),
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
-    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function"),
-    Field("op1", 19, 1, doc="second ALU operation"),
+    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type"),
+    Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
     Field(
         "flags",
         20,
@@ -259,6 +259,8 @@ class Opcode(enum.IntEnum):
     EXPONENTIAL = 0x39
     SELECT = 0x3A
     RANGE_SELECT = 0x3B
+    MX_SCALE = 0x3C
+    MX_CAST = 0x3D
     ACTIVATE = 0x40
 
 
@@ -376,6 +378,19 @@ OPS: dict[Opcode, OpInfo] = {
         ("dst", "src0", "src1"),
         "dst = cast(src0 where (i op0 b0) and (i op1 b1), elsewhere imm1), i = imm0 (INT32) + the element's number, modulo 2^32, as FP32; b0 and b1: "
         "two FP32 words a partition from src1; op0 and op1 compare",
+    ),
+    Opcode.MX_SCALE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1"),
+        ("dst", "src0"),
+        "dst (E8M0 in SBUF, scales of N columns, placed as a matmul's) = scales of src0's blocks of 8 partitions by 4 elements (4 N float elements), for "
+        "the x4 type op0 by the rule op1 (0 ocp, 1 nki)",
+    ),
+    Opcode.MX_CAST: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts",),
+        ("dst", "src0", "src1"),
+        "dst (x4 words of N columns) = src0 (4 N float elements) / scales src1, each rounded once and saturated; +0 where the scale is NaN",
     ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),

@@ -15,7 +15,7 @@ from models.access import AccessPattern
 from models.config import ChipConfig
 from models.elements import VECTOR_OPS, ElementEngines
 from models.fault import Fault, legal
-from models.formats import MAC_CLASSES, MX_ROWS, PACKED, DType
+from models.formats import MAC_CLASSES, PACKED, DType
 from models.fp import PARTIALS
 from models.image import Image, check_fits
 from models.isa import (
@@ -173,14 +173,6 @@ class Core(ElementEngines):
         legal(scale.dtype == DType.E8M0 and scale.space == Space.SBUF and scale.part in offsets)
         legal(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
         return ap, scale
-
-    def _scales(self, scale: AccessPattern, part: int, k: int) -> U8:
-        """E8M0 codes uint8 [ceil(k / 8), columns] of the quadrants' groups."""
-        q = self.config.quadrant
-        groups = -(-k // MX_ROWS)
-        first = np.arange(groups) * MX_ROWS
-        rows = part + first // q * q + scale.part + first % q // MX_ROWS
-        return self.sbuf[rows[:, None], self._addresses(scale)[None, :]]
 
     def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
         k, m = raw["parts"], raw["cols"]
