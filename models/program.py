@@ -20,6 +20,7 @@ from models.emitter import Register
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.mx_stream import MxInstructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, ElementInstructions):
+class Stream(ControlFlow, ElementInstructions, MxInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

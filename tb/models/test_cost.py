@@ -16,6 +16,7 @@ from sim.run import run_image
 from tb.lib.simulate import rng
 
 FP32, BF16 = DType.FP32, DType.BF16
+E8M0 = DType.E8M0
 
 
 def busy(config, engine, fill):
@@ -36,6 +37,7 @@ def fills(n, group, parts, function):
     dst, a, b = row(4096, FP32, n), row(0, FP32, n), row(0, FP32, n, space=Space.PSUM)
     grouped = AccessPattern(0, FP32, ((group, n), (1, group)))
     one = row(1024, FP32, 1)
+    four, scales = row(0, FP32, 4 * n, space=Space.PSUM), row(2048, E8M0, n)
     kwargs = {"parts": parts}
     return {
         Opcode.TENSOR_COPY: lambda p: p.vector.tensor_copy(dst, a, **kwargs),
@@ -64,6 +66,8 @@ def fills(n, group, parts, function):
         Opcode.RANGE_SELECT: lambda p: p.vector.range_select(
             dst, a, row(1024, FP32, 2), AluOp.IS_GE, AluOp.IS_LT, 0.0, **kwargs
         ),
+        Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
+        Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(dst, a, function, **kwargs),
     }
 
