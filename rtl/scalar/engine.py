@@ -1,4 +1,4 @@
-"""Scalar engine: ACTIVATE."""
+"""Scalar engine: functions of elements, and their sums."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from models.isa import Engine, ErrorCode, Flag, Space
 from models.microcode import OPERANDS
 from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.access.writer import LaneWriter, LaneWriterConfig
+from rtl.fp import add, encode
 from rtl.interfaces import (
     EngineSignature,
     LaneReadSignature,
@@ -21,27 +22,30 @@ from rtl.interfaces import (
 )
 from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
-from rtl.scalar.front import BIAS, CheckedLayout, ScalarFront
-from rtl.scalar.lane import LATENCY, SLOTS
+from rtl.scalar.front import ACCUMULATE, BIAS, FRESH, NEGATE, CheckedLayout, ScalarFront
+from rtl.scalar.lane import LATENCY, SLOTS, WRITE
 from rtl.scalar.lanes import GROUP, ScalarLanes, ScalarLanesConfig
 from rtl.scalar.sequencer import MicroSequencer, MicroSequencerConfig
+from rtl.scalar.sums import SumControl, SumsConfig
 from rtl.scalar.wide import from_fp32
 from rtl.tiles import TileLibrary
 
 RESULTS = 2 * SLOTS
 """Results on their way through the lanes or waiting to be written."""
+assert add.LATENCY <= encode.LATENCY, "sums are made when results are written"
 
 
 class ScalarEngine(wiring.Component):
     """Ports: ctl (EngineSignature); sbuf, psum (lane reads); sbuf_w, psum_w (lane writes).
 
     One instruction after the other: the next one starts when all of the last one's writes have been accepted, and its update follows
-    that. Elements are taken SLOTS at a time; they are read before the same element is written, so in place works.
+    that. Elements are taken SLOTS at a time; they are read before the same element is written, so in place works. The accumulators are +0 after
+    reset and after a clear.
 
     Errors: ILLEGAL_FIELD before anything is done; SBUF_RANGE or PSUM_RANGE at the first bad element that is met, when earlier ones may have
     been written. Nothing is accepted from the cycle after `error_valid` on until `clear`; what was accepted before is forgotten.
 
-    Speed: SLOTS elements of every lane in SLOTS * (1 + the function's steps) cycles, about 30 cycles an instruction beside that.
+    Speed: SLOTS elements of every lane in SLOTS * (1 + the function's steps) cycles, about 30 cycles an instruction beside that; a READ_ACCUMULATOR takes about 30.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -90,7 +94,7 @@ class ScalarEngine(wiring.Component):
                 idle.eq(fsm.ongoing("IDLE")),
                 start.eq(idle & front.checked.valid & checked.legal & free & ~dead & ~flush),
                 self.ctl.update.valid.eq(fsm.ongoing("RUN") & done & ~flush),
-                sequencer.start.eq(read),
+                sequencer.start.eq(read & ~now.recall),
             ]
             with m.State("IDLE"):
                 with m.If(start):
@@ -118,7 +122,7 @@ class ScalarEngine(wiring.Component):
         source = Mux(read, instr.src0, ahead.src1)
         m.d.comb += [
             front.checked.ready.eq(start),
-            reader.start.valid.eq((start & ahead.flags[BIAS]) | read),
+            reader.start.valid.eq((start & ahead.flags[BIAS]) | (read & ~now.recall)),
             reader.start.payload.ap.eq(source),
             reader.start.payload.size.eq(
                 Mux(read, log2_bytes(instr.src0.dtype), log2_bytes(ahead.src1.dtype))
@@ -136,7 +140,17 @@ class ScalarEngine(wiring.Component):
             *(unit.clear.eq(flush) for unit in (reader, writer, sequencer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~reader.idle | ~writer.idle),
         ]
-        self._lanes(m, now, reader, writer, sequencer, bias, reading_bias, flush)
+        m.submodules.sums = sums = self.tiles.place(SumControl, SumsConfig())
+        m.d.comb += [
+            sums.start.eq(read),
+            sums.fresh.eq(instr.flags[FRESH]),
+            sums.on.eq(instr.flags[ACCUMULATE]),
+            sums.read.eq(read & now.recall),
+            sums.negate.eq(instr.flags[NEGATE]),
+            sums.clear.eq(self.ctl.clear),
+            sums.forget.eq(flush),
+        ]
+        self._lanes(m, now, reader, writer, sequencer, bias, reading_bias, flush, sums)
         self._faults(m, front, now, reader, writer, idle, flush, dead)
         return m
 
@@ -150,6 +164,7 @@ class ScalarEngine(wiring.Component):
         bias: Any,
         reading_bias: Value,
         flush: Signal,
+        sums: Any,
     ) -> None:
         """Elements into the lanes while there is room for their results."""
         p = self.config.partitions
@@ -163,11 +178,13 @@ class ScalarEngine(wiring.Component):
             taken.eq(results.o.valid & results.o.ready),
         ]
         m.d.sync += [
-            credit.eq(credit - sequencer.take + taken),
-            under_way.eq((under_way << 1) | sequencer.last),
+            credit.eq(credit - (sequencer.take | sums.read) + taken),
+            # what the accumulators show takes a result's place from its FP32 value on
+            under_way.eq((under_way << 1) | sequencer.last | (sums.o.show << WRITE)),
         ]
         with m.If(flush):
             m.d.sync += [credit.eq(RESULTS), under_way.eq(0)]
+        m.d.comb += sums.enters.eq(under_way[WRITE])
         saturate = Flag.SATURATE.bit_length() - 1
         factor = from_fp32(m, "factor", instr.imm0)
         outs: list[Value] = []
@@ -184,6 +201,8 @@ class ScalarEngine(wiring.Component):
                 lanes.biases.eq(bias.as_value()[own]),
                 lanes.o_dtype.eq(instr.dst.dtype),
                 lanes.saturate.eq(instr.flags[saturate]),
+                lanes.sums.eq(sums.o),
+                lanes.mine.eq(Cat((instr.parts > GROUP * n + i) | self.ctl.clear for i in range(GROUP))),
             ]
             for name in OPERANDS:
                 port = f"constant_{name}"

@@ -15,6 +15,7 @@ from rtl.lib.delay import delayed
 from rtl.scalar.fma import LATENCY as FMA_LATENCY
 from rtl.scalar.fma import WideFma, WideFmaConfig
 from rtl.scalar.ops import OP_BITS, WideOps, WideOpsConfig
+from rtl.scalar.sums import LaneSums, SumLayout, SumsConfig
 from rtl.scalar.wide import WIDE_BITS, WideLayout, from_fp32, to_fp32
 from rtl.tiles import ClockedTile, TileLibrary
 
@@ -72,7 +73,8 @@ class ScalarLane(ClockedTile):
     constant_a, constant_b, constant_c: WideLayout, READ cycles after their step.
     raw, dtype: the element that a `load` takes, decode.LATENCY - READ cycles before its step.
     scale: WideLayout; bias: FP32 bits; o_dtype, saturate: how results are cast. All held while steps are under way.
-    o: the result as a raw element, LATENCY cycles after its step.
+    sums, mine: what the accumulators do, and whether this lane's do it; a step's FP32 result is there for them LATENCY - encode.LATENCY cycles after it.
+    o: the result as a raw element, LATENCY cycles after its step; the sum of the accumulators encode.LATENCY + 1 cycles after sums.show.
     """
 
     def __init__(self, config: ScalarLaneConfig, *, tiles: TileLibrary):
@@ -88,6 +90,8 @@ class ScalarLane(ClockedTile):
                 "bias": In(32),
                 "o_dtype": In(code),
                 "saturate": In(1),
+                "sums": In(SumLayout()),
+                "mine": In(1),
                 "o": Out(32),
             }
         )
@@ -141,14 +145,18 @@ class ScalarLane(ClockedTile):
         done = delayed(m, self.tiles, "done", Cat(now.valid, now.slot, now.target), WRITE - READ)
         write = file.write_port()
         result = Signal(32, reset_less=True)
+        m.submodules.sums = sums = self.tiles.place(LaneSums, SumsConfig())
         m.d.comb += [
             write.en.eq(done[0]),
             write.addr.eq(done[1:]),
             write.data.eq(fma.o.as_value()),
+            sums.x.eq(result),
+            sums.ctl.eq(self.sums),
+            sums.mine.eq(self.mine),
             out.x.eq(result),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
             self.o.eq(out.raw),
         ]
-        m.d.sync += result.eq(to_fp32(m, "result", fma.o))
+        m.d.sync += result.eq(Mux(self.sums.show, sums.o, to_fp32(m, "result", fma.o)))
         return m
