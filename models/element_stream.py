@@ -12,7 +12,7 @@ from models.checks import Checker
 from models.elements import READABLE
 from models.emitter import Emitter
 from models.formats import DType
-from models.functions import ActFunc
+from models.functions import SLOPED, ActFunc
 from models.isa import AluOp, Engine, Flag, Opcode
 
 
@@ -418,6 +418,7 @@ class ElementInstructions(Emitter):
         parts: int,
         scale: float = 1.0,
         bias: "float | AccessPattern" = -0.0,
+        slope: float | None = None,
         saturate: bool = False,
         accumulate: bool = False,
         fresh: bool = False,
@@ -425,6 +426,7 @@ class ElementInstructions(Emitter):
     ) -> int:
         """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition.
 
+        `slope`: of PRELU and D_PRELU, which need it, and whose bias is a pattern or -0 for that.
         `accumulate`: FP32 results are also added to the scalar engine's accumulators; `fresh`: which start from -0 (`read_accumulator`).
         """
         fields = {
@@ -437,10 +439,16 @@ class ElementInstructions(Emitter):
         if isinstance(bias, AccessPattern):
             aps["src1"] = bias
             fields["flags"] |= Flag.SRC1_SCALAR
-        else:
+        elif slope is None:
             fields["imm1"] = fp32_bits(bias)
+        if slope is not None:
+            fields["imm1"] = fp32_bits(slope)
 
         def check() -> None:
+            if (function in SLOPED) != (slope is not None):
+                raise ValueError(f"{ActFunc(function).name} {'needs' if slope is None else 'takes no'} slope")
+            if slope is not None and not isinstance(bias, AccessPattern) and fp32_bits(bias) != 0x80000000:
+                raise ValueError(f"bias must be a pattern or -0.0 beside a slope, not {bias!r}")
             if fresh and not accumulate:
                 raise ValueError("fresh needs accumulate")
             if isinstance(bias, AccessPattern):

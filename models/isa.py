@@ -183,7 +183,10 @@ SMALL = (
         doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element",
     ),
     Field(
-        "imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT: what is not selected"
+        "imm1",
+        28,
+        4,
+        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT: what is not selected",
     ),
 )
 
@@ -396,7 +399,7 @@ OPS: dict[Opcode, OpInfo] = {
         frozenset({Engine.SCALAR}),
         ("parts", "op0", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
-        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1, or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
+        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1 (PRELU and D_PRELU: -0, imm1 is their slope), or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
     ),
 }
 

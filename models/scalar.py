@@ -43,14 +43,16 @@ class ScalarEngine(Memories):
         dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
         legal(dst.size == src.size and dst.dtype in WRITABLE and src.dtype in READABLE)
         scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
-        offset = np.full((parts, 1), bias)
+        f = ActFunc(raw["op0"])
+        # a function whose parameter is imm1 has no other bias than src1's
+        offset = np.full((parts, 1), np.float32(-0.0) if f in functions.SLOPED else bias)
         if flags & Flag.SRC1_SCALAR:
             pattern = self._pattern(word, "src1", parts)
             legal(pattern.size == 1 and pattern.dtype == DType.FP32)
             offset = self._read(pattern, parts).view(np.float32)
         self._addresses(dst)
         x = cast.decode(src.dtype, self._read(src, parts))
-        result = functions.activate(ActFunc(raw["op0"]), x, scale, offset)
+        result = functions.activate(f, x, scale, offset, bias if f in functions.SLOPED else None)
         if flags & Flag.ACCUMULATE:
             sums = self.scalar_accumulators[:parts]
             if flags & Flag.FRESH:

@@ -7,6 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
+from models.functions import SLOPED
 from models.isa import Engine, ErrorCode, Flag, Space
 from models.microcode import OPERANDS
 from rtl.access.reader import LaneReader, LaneReaderConfig
@@ -32,6 +33,7 @@ from rtl.tiles import TileLibrary
 
 RESULTS = 2 * SLOTS
 """Results on their way through the lanes or waiting to be written."""
+MINUS_ZERO = 0x80000000
 assert add.LATENCY <= encode.LATENCY, "sums are made when results are written"
 
 
@@ -134,6 +136,7 @@ class ScalarEngine(wiring.Component):
             writer.start.payload.parts.eq(instr.parts),
             sequencer.function.eq(instr.op0),
             sequencer.count.eq(now.count),
+            sequencer.parameter.eq(from_fp32(m, "parameter", instr.imm1)),
             self.ctl.update.payload.mode.eq(instr.update_mode),
             self.ctl.update.payload.sem.eq(instr.update_sem),
             self.ctl.update.payload.value.eq(instr.update_value),
@@ -187,6 +190,8 @@ class ScalarEngine(wiring.Component):
         m.d.comb += sums.enters.eq(under_way[WRITE])
         saturate = Flag.SATURATE.bit_length() - 1
         factor = from_fp32(m, "factor", instr.imm0)
+        # functions whose parameter is imm1 have no other bias than src1's
+        sloped = Cat(instr.op0 == f.value for f in SLOPED).any()
         outs: list[Value] = []
         for n in range(p // GROUP):
             m.submodules[f"lanes{n}"] = lanes = self.tiles.place(ScalarLanes, ScalarLanesConfig())
@@ -197,7 +202,7 @@ class ScalarEngine(wiring.Component):
                 lanes.dtype.eq(instr.src0.dtype),
                 lanes.scale.eq(factor),
                 lanes.own_bias.eq(instr.flags[BIAS]),
-                lanes.bias.eq(instr.imm1),
+                lanes.bias.eq(Mux(sloped, MINUS_ZERO, instr.imm1)),
                 lanes.biases.eq(bias.as_value()[own]),
                 lanes.o_dtype.eq(instr.dst.dtype),
                 lanes.saturate.eq(instr.flags[saturate]),

@@ -37,6 +37,25 @@ def test_activate():
     assert not got[7].any()
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_prelu_takes_its_slope_from_the_instruction(biased):
+    x, bias = random_f32((8, 9), 5), random_f32((8, 1), 6)
+    p = Program(NANO)
+    more = {"bias": row(128, DType.FP32, 1)} if biased else {}
+    for n, f in enumerate((ActFunc.PRELU, ActFunc.D_PRELU)):
+        dst = row(1024 + 64 * n, DType.FP32, 9)
+        p.scalar.activate(dst, row(0, DType.FP32, 9), f, parts=8, scale=2.0, slope=0.25, **more)
+
+    def prepare(core):
+        put(core, 0, x)
+        put(core, 128, bias)
+
+    core = run(p, prepare)
+    y = (x.astype(np.float64) * 2 + (bias if biased else 0)).astype(np.float32)
+    assert np.allclose(get(core, 1024, "f4", (8, 9)), np.where(y < 0, y / 4, y), rtol=1e-6)
+    assert np.array_equal(get(core, 1088, "f4", (8, 9)), np.where(y > 0, 1, 0.25))
+
+
 def _sums(start, *results):
     """Written from the contract: element i of each instruction is added to partial i mod 4, one after the other; [partitions, 4]."""
     partial = np.array(start, dtype=np.float32)
@@ -136,6 +155,12 @@ def test_builder_refuses_what_the_engine_would():
     one = row(0, DType.FP32, 1)
     with pytest.raises(ProgramError, match=r"scalar\[0\] ACTIVATE: fresh needs accumulate"):
         p.scalar.activate(one, one, ActFunc.COPY, parts=8, fresh=True)
+    with pytest.raises(ProgramError, match="PRELU needs slope"):
+        p.scalar.activate(one, one, ActFunc.PRELU, parts=8)
+    with pytest.raises(ProgramError, match="RELU takes no slope"):
+        p.scalar.activate(one, one, ActFunc.RELU, parts=8, slope=0.5)
+    with pytest.raises(ProgramError, match=r"bias must be a pattern or -0.0 beside a slope, not 1.0"):
+        p.scalar.activate(one, one, ActFunc.PRELU, parts=8, slope=0.5, bias=1.0)
     with pytest.raises(ProgramError, match=r"READ_ACCUMULATOR: op must be ADD on the scalar engine, not MAX"):
         p.scalar.read_accumulator(one, AluOp.MAX, parts=8)
     with pytest.raises(ProgramError, match="dst must be one element a partition, not 2"):
