@@ -1,14 +1,13 @@
-"""Vector and scalar engine: what their instructions do to elements."""
+"""Vector engine: what its instructions do to elements."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp, functions
+from models import cast, fp
 from models.access import AccessPattern
 from models.exponential import exponential
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
-from models.functions import ActFunc
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
 from models.mx import MX_OPS, MxOperations
 
@@ -78,7 +77,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
         legal(op1 in fp.IDENTITY and not flags & Flag.REVERSE1)
     else:
         legal(opcode not in NO_OP1 or op1 == 0)
-    legal(flags & Flag.ACCUMULATE or not flags & Flag.FRESH)
+    legal(not flags & Flag.FRESH or bool(flags & Flag.ACCUMULATE))
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
@@ -171,23 +170,6 @@ class ElementEngines(MxOperations):
         if raw["flags"] & Flag.NEGATE:
             result = -result
         self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(raw["flags"] & Flag.SATURATE)))
-
-    def _activate(self, word: bytes, raw: dict[str, int]) -> None:
-        parts, flags = raw["parts"], raw["flags"]
-        legal(1 <= parts <= self.config.partitions)
-        legal(flags & ~int(Flag.SATURATE | Flag.SRC1_SCALAR) == 0 and raw["op0"] in list(ActFunc))
-        dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
-        legal(dst.size == src.size and dst.dtype in WRITABLE and src.dtype in READABLE)
-        scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
-        offset = np.full((parts, 1), bias)
-        if flags & Flag.SRC1_SCALAR:
-            pattern = self._pattern(word, "src1", parts)
-            legal(pattern.size == 1 and pattern.dtype == DType.FP32)
-            offset = self._read(pattern, parts).view(np.float32)
-        self._addresses(dst)
-        x = cast.decode(src.dtype, self._read(src, parts))
-        result = functions.activate(ActFunc(raw["op0"]), x, scale, offset)
-        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
 
 
 def _results(opcode: Opcode, value: F32, other: F32, raw: dict[str, int]) -> F32:

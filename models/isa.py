@@ -105,7 +105,7 @@ class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
     ACCUMULATE = 1
-    """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX)."""
+    """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX). ACTIVATE: into the scalar engine's own, with ADD."""
     SATURATE = 2
     """Vector: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
@@ -117,7 +117,7 @@ class Flag(enum.IntFlag):
     NEGATE = 32
     """TENSOR_REDUCE, READ_ACCUMULATOR: the result with its sign changed."""
     FRESH = 64
-    """With ACCUMULATE on the vector engine: the accumulators start from the operation's identity."""
+    """With ACCUMULATE on the vector or scalar engine: the accumulators start from the operation's identity."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -183,7 +183,10 @@ SMALL = (
         doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element",
     ),
     Field(
-        "imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT: what is not selected"
+        "imm1",
+        28,
+        4,
+        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT: what is not selected",
     ),
 )
 
@@ -355,10 +358,10 @@ OPS: dict[Opcode, OpInfo] = {
         "dst = cast(s), s = (s op0 src0) op1 src1 from one element to the next, in FP32, starting from s = imm0",
     ),
     Opcode.READ_ACCUMULATOR: OpInfo(
-        frozenset({Engine.VECTOR}),
+        frozenset({Engine.VECTOR, Engine.SCALAR}),
         ("parts", "op0", "flags"),
         ("dst",),
-        "dst (one element) = cast((a0 op0 a1) op0 (a2 op0 a3)), in FP32, of a partition's four accumulators; they stay as they are",
+        "dst (one element) = cast((a0 op0 a1) op0 (a2 op0 a3)), in FP32, of a partition's four accumulators of this engine; they stay as they are; op0 is ADD on the scalar engine",
     ),
     Opcode.EXPONENTIAL: OpInfo(
         frozenset({Engine.VECTOR}),
@@ -396,7 +399,7 @@ OPS: dict[Opcode, OpInfo] = {
         frozenset({Engine.SCALAR}),
         ("parts", "op0", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
-        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1, or one FP32 word a partition from src1 with flag SRC1_SCALAR",
+        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1 (PRELU and D_PRELU: -0, imm1 is their slope), or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
     ),
 }
 

@@ -29,6 +29,7 @@ from models.isa import (
     UpdateMode,
     WaitMode,
 )
+from models.scalar import ScalarEngine
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -78,7 +79,7 @@ class Counters:
     dma_bytes: int = 0
 
 
-class Core(ElementEngines):
+class Core(ElementEngines, ScalarEngine):
     """State and behaviour of one core."""
 
     def __init__(self, chip: "Machine", number: int):
@@ -90,6 +91,7 @@ class Core(ElementEngines):
         self.engines = {e: EngineState() for e in Engine}
         self.stationary: Stationary | None = None
         self.accumulators = np.zeros((cfg.partitions, PARTIALS), dtype=np.float32)
+        self.scalar_accumulators = np.zeros_like(self.accumulators)
         self.error: ErrorRecord | None = None
         self.counters = Counters()
         self.spinning = 0
@@ -111,7 +113,7 @@ class Core(ElementEngines):
             if opcode in CONTROL:
                 jump = flow.control(opcode, raw, state.registers)
             else:
-                self._execute(opcode, *flow.indexed(opcode, word, raw, state.registers))
+                self._execute(engine, opcode, *flow.indexed(opcode, word, raw, state.registers))
         except flow.FieldError:
             self.error = ErrorRecord(ErrorCode.ILLEGAL_FIELD, engine, state.index, 0)
             return True
@@ -150,17 +152,17 @@ class Core(ElementEngines):
         new = value if mode == UpdateMode.SET else old + value if mode == UpdateMode.ADD else old - value
         self.semaphores[sem] = (new + (1 << 31)) % (1 << 32) - (1 << 31)
 
-    def _execute(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
+    def _execute(self, engine: Engine, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
         if opcode == Opcode.DMA:
             self._dma(raw)
         elif opcode == Opcode.LOAD_STATIONARY:
             self._load_stationary(word, raw)
         elif opcode == Opcode.MATMUL:
             self._matmul(word, raw)
+        elif engine == Engine.SCALAR:
+            self._scalar(opcode, word, raw)
         elif opcode in VECTOR_OPS:
             self._vector(opcode, word, raw)
-        elif opcode == Opcode.ACTIVATE:
-            self._activate(word, raw)
 
     # --- tensor ----------------------------------------------------------------------------------------------
     def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:

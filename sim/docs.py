@@ -5,7 +5,7 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
-from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, steps
+from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, SCALAR_COSTS, steps
 from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
 from sim.memory_map import markdown
@@ -89,6 +89,7 @@ def isa_page() -> str:
         "| instruction | cycles |",
         "|---|---|",
         *[f"| {o.name} | {c.text} |" for o, c in COSTS.items()],
+        *[f"| {o.name} on the scalar engine | {c.text} |" for o, c in SCALAR_COSTS.items()],
         f"| NOP, REGISTER, BRANCH not taken | {CONTROL} in a straight line (the fetch's pace); less in a loop that is kept, see [control.md](control.md) |",
         "",
         (

@@ -256,10 +256,13 @@ class Generator:
     def _activate(self) -> Op:
         rng = self.rng
         parts, size = rng.randint(1, self.config.partitions), self._size()
+        if rng.random() < 0.2:
+            return self._scalar_sums(parts)
         fields = {
             "parts": parts,
             "op0": int(rng.choice(list(ActFunc))),
-            "flags": rng.getrandbits(1) * int(Flag.SATURATE),
+            "flags": rng.getrandbits(1) * int(Flag.SATURATE)
+            | rng.choice([0, int(Flag.ACCUMULATE), int(Flag.ACCUMULATE | Flag.FRESH)]),
         }
         fields |= {"imm0": self._imm(), "imm1": self._imm()}
         d_type, s_type = self._types()
@@ -275,6 +278,15 @@ class Generator:
         target = self._slot(apart=frozenset(reads))
         used["dst"] = self._pattern(target, size, d_type, self._part(parts), room=room)
         return self._looped(Engine.SCALAR, Opcode.ACTIVATE, fields, used, frozenset(reads), target, room)
+
+    def _scalar_sums(self, parts: int) -> Op:
+        """What the scalar engine's accumulators hold."""
+        rng = self.rng
+        flags = rng.getrandbits(1) * int(Flag.SATURATE) | rng.getrandbits(1) * int(Flag.NEGATE)
+        fields = {"parts": parts, "op0": int(AluOp.ADD), "flags": flags}
+        target, room = self._slot(), rng.choice([0, 0, 32])
+        used = {"dst": self._pattern(target, 1, self._types()[0], self._part(parts), room=room)}
+        return self._looped(Engine.SCALAR, Opcode.READ_ACCUMULATOR, fields, used, frozenset(), target, room)
 
     def _looped(
         self,

@@ -8,7 +8,7 @@ from models import cost
 from models.access import AccessPattern, row
 from models.config import find
 from models.formats import DType
-from models.functions import ActFunc
+from models.functions import SLOPED, ActFunc
 from models.image import Image
 from models.isa import AluOp, Engine, Opcode, Space
 from models.program import Program
@@ -68,7 +68,10 @@ def fills(n, group, parts, function):
         ),
         Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
         Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
-        Opcode.ACTIVATE: lambda p: p.scalar.activate(dst, a, function, **kwargs),
+        Opcode.ACTIVATE: lambda p: p.scalar.activate(
+            dst, a, function, accumulate=n % 2 == 0, slope=0.5 if function in SLOPED else None, **kwargs
+        ),
+        "scalar accumulators": lambda p: p.scalar.read_accumulator(row(4096, FP32, 1), **kwargs),
     }
 
 
@@ -83,9 +86,9 @@ def test_elements(kind, name):
         fill = fills(
             n, random.randint(1, 6), random.randint(1, config.partitions), random.choice(list(ActFunc))
         )[kind]
-        engine = Engine.SCALAR if kind == Opcode.ACTIVATE else Engine.VECTOR
+        engine = Engine.SCALAR if kind in (Opcode.ACTIVATE, "scalar accumulators") else Engine.VECTOR
         cycles, (instr,) = busy(config, engine, fill)
-        assert cycles == cost.alone(config, instr), f"{n} elements"
+        assert cycles == cost.alone(config, instr, engine), f"{n} elements"
 
 
 @pytest.mark.parametrize("name", ["nano", "mini"])
