@@ -74,6 +74,18 @@ def test_chip_is_the_model_word_for_word(name):
         assert result.outputs.segments == want.segments
 
 
+@pytest.mark.regress
+@pytest.mark.parametrize("seed", range(6))
+def test_mini_is_the_model_word_for_word(seed):
+    config = find("mini")
+    job = transformer.build(config, Options(sequence=48, hidden=96, seed=seed))
+    want = _model(job, config)
+    result = run_image(config, job.image, stall_seed=seed)
+    assert result.cores[0].error is None
+    assert result.outputs.segments == want.segments
+    assert all(c.ok for c in transformer.check(job, job.results(result.outputs)))
+
+
 def test_engines_overlap():
     """What the engines are busy for adds up to more than the time that it takes."""
     job = transformer.build(NANO, Options())
