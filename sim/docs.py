@@ -8,6 +8,7 @@ from models import isa
 from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, SCALAR_COSTS, steps
 from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
+from sim.coverage import coverage_page
 from sim.memory_map import markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -147,7 +148,12 @@ def presets_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"isa.md": isa_page, "registers.md": registers_page, "presets.md": presets_page}
+PAGES = {
+    "isa.md": isa_page,
+    "registers.md": registers_page,
+    "presets.md": presets_page,
+    "coverage.md": coverage_page,
+}
 
 
 def write_docs(*, check: bool = False) -> list[str]:
