@@ -80,7 +80,7 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.EXPONENTIAL: Cost("N + 28; with flag SRC1_SCALAR 2 more", _exponential),
     Opcode.SELECT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
-    Opcode.MX_SCALE: Cost("4 N + 16", lambda config, instr: 4 * _elements(instr) + 16),
+    Opcode.MX_SCALE: Cost("4 N + 17", lambda config, instr: 4 * _elements(instr) + 17),
     Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
