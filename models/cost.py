@@ -16,6 +16,9 @@ from models.isa import AluOp, Flag, Opcode
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
 
+GATHER_SLOTS = 8
+"""Elements of every lane that LOCAL_GATHER looks for in one walk over its source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
