@@ -186,7 +186,10 @@ SMALL = (
         doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
     ),
     Field(
-        "imm1", 28, 4, doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected"
+        "imm1",
+        28,
+        4,
+        doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
     ),
 )
 

@@ -139,9 +139,7 @@ class ControlUnit(wiring.Component):
     def _dma(self, m: Module, regs: Any, sequencers: list[Any], arbiter: Any, target: Any) -> None:
         """One DMA for all streams: remember whose instructions it holds; they end in order."""
         bits = (len(Engine) - 1).bit_length()
-        m.submodules.dma_owners = owners = self.tiles.place(
-            Queue, QueueConfig(width=bits, depth=DMA_PENDING)
-        )
+        m.submodules.dma_owners = owners = self.tiles.place(Queue, QueueConfig(width=bits, depth=DMA_PENDING))
         issue, update = self.dma.issue, self.dma.update
         served = Signal()
         m.d.comb += [
