@@ -27,6 +27,8 @@ class TensorArray(ClockedTile):
     load_valid, load: a column of weights (LoadLayout), any cycle, into the shadow weights of array column `index`. All become active with
         the next moving column that has `swap`. A load that comes a cycle before a swap or earlier is part of it, one that comes
         with it or later is not: weights travel in step with moving operands.
+        Columns of type WORD (rtl.pe.operand) move the words of a row of weights: result m is the word of weight[k][m], bit for bit, k being
+        the one row whose moving word has bit 0 set. In the MOVE_SETTLE cycles after such a column none may have `swap`.
     result_valid, result: P FP32 words, array_latency(P) cycles after their column. Those of columns that hold no weights mean nothing.
     """
 

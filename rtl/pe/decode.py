@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from models.formats import E8M0_BIAS, E8M0_NAN, PACKED, DType, FloatFormat
 from rtl.interfaces import mac_code_bits
-from rtl.pe.operand import DIGITS, OperandLayout, PeConfig, element_format
+from rtl.pe.operand import DIGITS, WORD, WORD_BITS, OperandLayout, PeConfig, element_format
 from rtl.tiles import ClockedTile, TileLibrary
 
 
@@ -55,8 +55,8 @@ class OperandDecoder(ClockedTile):
 
     Members
     -------
-    word, scale, dtype: raw operand (x4 types use `scale`, E8M0); a dtype that was not built gives an undefined operand.
-    active, swap: passed through.
+    word, scale, dtype: raw operand (x4 types use `scale`, E8M0); dtype: a DType code or WORD; one that was not built gives an undefined operand.
+    active, swap: passed through, but for a moving WORD: active where its bit 0 is set too.
     operand: the decoded operand.
     """
 
@@ -84,6 +84,13 @@ class OperandDecoder(ClockedTile):
                         self._packed(m, dtype)
                     else:
                         self._single(m, dtype)
+            with m.Case(WORD):
+                m.d.comb += [
+                    self.operand.as_value()[:WORD_BITS].eq(self.word),
+                    self.operand.move.eq(1),
+                ]
+                if not self.config.stationary:
+                    m.d.comb += self.operand.active.eq(self.active & self.word[0])
         return m
 
     def _single(self, m: Module, dtype: DType) -> None:

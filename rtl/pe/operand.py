@@ -20,6 +20,9 @@ from models.formats import FLOATS, MAC_DTYPES, MX_PACK, PACKED, DType, FloatForm
 from rtl.fp.step import StepConfig
 
 DIGITS = MX_PACK
+WORD = 15
+"""Code of a word that the array moves as it is, beside those of DType: stationary, it is the word; moving, bit 0 tells whether the row gives it."""
+WORD_BITS = 32
 EXP_BITS = 9
 """LSB exponent of an operand, signed: -143 (E5M2X4 with scale 2^-127) to 126 (E2M1X4 with scale 2^127)."""
 
@@ -95,7 +98,7 @@ class PeConfig:
     @property
     def step(self) -> StepConfig:
         """The FP32 step that takes the sum."""
-        return StepConfig(bits=self.sum_bits)
+        return StepConfig(bits=self.sum_bits, moves=True)
 
 
 class OperandLayout(data.StructLayout):
@@ -103,6 +106,8 @@ class OperandLayout(data.StructLayout):
 
     sig: digits; neg: their signs; right: their right shifts; exp: LSB exponent; zero, inf: of each product's operand (bit 0 alone where
     there is one product); nan: any of them, or the block scale; active: this row takes part; swap: the shadow weights become active.
+    move: no number but a WORD; a stationary one is in the lowest WORD_BITS bits (there are always as many below `active`), and `active` tells
+    whether a moving one's row gives its word.
     """
 
     def __init__(self, config: PeConfig):
@@ -117,5 +122,6 @@ class OperandLayout(data.StructLayout):
                 "exp": signed(EXP_BITS),
                 "active": unsigned(1),
                 "swap": unsigned(1),
+                "move": unsigned(1),
             }
         )

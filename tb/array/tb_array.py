@@ -11,8 +11,10 @@ from cocotb.triggers import FallingEdge, ReadOnly
 
 from models.formats import DType
 from rtl.array.array import array_latency
+from rtl.pe.operand import WORD
+from rtl.pe.pe import MOVE_SETTLE
 from sim.runner import params
-from tb.array.tiles import Tile, column, random_tile
+from tb.array.tiles import Tile, column, random_tile, word_tile
 
 
 class Bench:
@@ -27,6 +29,8 @@ class Bench:
         self.seen = 0
         self.swaps: list[int] = []
         self.columns: list[int] = []
+        self.moved = -MOVE_SETTLE - 1
+        """Cycle of the last column of words."""
 
     async def start(self) -> None:
         Clock(self.dut.clk, 10, unit="ns", impl="gpi").start()
@@ -69,6 +73,8 @@ class Bench:
                 streaming = (tile, deque(self.moving_columns(tile)))
             first = streaming is not None and len(streaming[1]) == streaming[0].n
             go = streaming is not None and random.random() >= self.gap
+            # no new weights while those of a column of words are still to be read
+            go = go and not (first and self.cycle - self.moved <= MOVE_SETTLE)
             self.dut.moving_valid.value = int(go)
             if go:
                 assert streaming is not None
@@ -76,6 +82,8 @@ class Bench:
                 self.dut.moving.value = columns.popleft()
                 self.expected.append((self.cycle + array_latency(self.p), tile, tile.n - len(columns) - 1))
                 self.columns.append(self.cycle)
+                if tile.m_dtype == WORD:
+                    self.moved = self.cycle
                 left -= 1
                 if first:
                     shadow_full = False
@@ -110,7 +118,7 @@ class Bench:
         got = np.frombuffer(int(bits, 2).to_bytes(4 * tile.m, "little"), dtype="<u4")
         want = tile.expected[:, n].view(np.uint32)
         assert np.array_equal(got, want), (
-            f"{tile.s_dtype.name} x {tile.m_dtype.name}, K {tile.k}, M {tile.m}, N {tile.n}, column {n}: "
+            f"codes {tile.s_dtype} x {tile.m_dtype}, K {tile.k}, M {tile.m}, N {tile.n}, column {n}: "
             f"{[f'{i}: {g:08x} not {w:08x}' for i, (g, w) in enumerate(zip(got, want, strict=True)) if g != w][:4]}"
         )
         self.seen += 1
@@ -123,13 +131,18 @@ def _setup() -> tuple[np.random.Generator, tuple[DType, ...], int]:
 
 @cocotb.test()
 async def random_tiles(dut: Any) -> None:
-    """All formats of the configuration, random shapes, with and without gaps."""
+    """All formats of the configuration and words, random shapes, with and without gaps."""
     rng, formats, p = _setup()
     bench = Bench(dut, 0.0)
     await bench.start()
     for gap in (0.0, 0.3):
         bench.gap = gap
-        await bench.run([random_tile(rng, p, formats) for _ in range(params()["tiles"])])
+        await bench.run(
+            [
+                word_tile(rng, p) if random.random() < 0.25 else random_tile(rng, p, formats)
+                for _ in range(params()["tiles"])
+            ]
+        )
     assert bench.seen > params()["tiles"]
 
 

@@ -104,6 +104,37 @@ def test_matmul(name):
         assert late in (0, 1), (k, m, n)
 
 
+@pytest.mark.parametrize("name", ["nano", "mini"])
+@pytest.mark.parametrize("dtype", [DType.UINT8, BF16, FP32], ids=lambda d: d.name)
+def test_transpose(name, dtype):
+    config, random = find(name), rng()
+    p = config.partitions
+    for k, m in [(p, p), (random.randint(1, p), random.randint(1, p))]:
+        fill = lambda prog, k=k, m=m: prog.tensor.transpose(  # noqa: E731
+            row(0, dtype, k, space=Space.PSUM), row(512, dtype, m), k=k, m=m
+        )
+        cycles, (instr,) = busy(config, Engine.TENSOR, fill)
+        assert cycles == cost.alone(config, instr), (k, m)
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
+def test_further_transposes(name):
+    config = find(name)
+    p, taken = config.partitions, []
+    for count in (3, 4, 5):
+
+        def fill(program, count=count):
+            for i in range(count):
+                program.tensor.transpose(
+                    row(4 * p * i, FP32, p, space=Space.PSUM), row(512, FP32, p), k=p, m=p
+                )
+
+        cycles, instructions = busy(config, Engine.TENSOR, fill)
+        taken.append(cycles)
+    most = cost.FURTHER_TRANSPOSE.cycles(config, instructions[-1])
+    assert all(p < b - a <= most for a, b in itertools.pairwise(taken))
+
+
 @pytest.mark.parametrize("loads", [False, True], ids=["one load", "a load each"])
 @pytest.mark.parametrize("name", ["nano", "mini"])
 def test_further_matmuls(name, loads):

@@ -8,7 +8,7 @@ import pytest
 from models import cast
 from models.formats import FLOATS, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import DIGITS, PeConfig
+from rtl.pe.operand import DIGITS, WORD, WORD_BITS, PeConfig
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
@@ -72,6 +72,31 @@ def test_values(dtype, stationary):
                 ends = (ctx.get(dut.operand.sig[0]), ctx.get(dut.operand.sig[3]))
                 assert middle == (ends if stationary else ends[::-1])
             assert (ctx.get(dut.operand.neg) >> bit & 1) == np.signbit(value)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("formats", [MAC_DTYPES, (DType.E2M1X4,), (DType.E4M3,)], ids=str)
+@pytest.mark.parametrize("stationary", [False, True])
+def test_words(stationary, formats):
+    """A stationary word lies below `active`; a moving one's row is active only where bit 0 is set."""
+    dut = OperandDecoder(
+        DecoderConfig(pe=PeConfig(formats=formats), stationary=stationary), tiles=TileLibrary(inline=True)
+    )
+    random = rng()
+
+    async def bench(ctx):
+        ctx.set(dut.dtype, WORD)
+        for _ in range(200):
+            word, active = random.getrandbits(32), random.getrandbits(1)
+            ctx.set(dut.word, word)
+            ctx.set(dut.scale, random.getrandbits(8))
+            ctx.set(dut.active, active)
+            await ctx.delay(1e-9)
+            assert ctx.get(dut.operand.move) == 1
+            assert ctx.get(dut.operand.active) == (active if stationary else active & word)
+            if stationary:
+                assert ctx.get(dut.operand.as_value()[:WORD_BITS]) == word
 
     simulate(dut, bench)
 
