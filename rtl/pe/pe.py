@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import In, Out
 
 from rtl.fp.round import EXP_BITS, normalise
@@ -116,9 +116,10 @@ class ProcessingElement(ClockedTile):
         )
         summed = Signal(bits + 1)
         m.d.comb += summed.eq(terms[0] + terms[1] + terms[2] + terms[3])
+        before: Value = Mux(b.more, total, 0) if cfg.passes else C(0, 1)
         # A row that takes no part adds -0, which leaves every number as it is.
         m.d.sync += [
-            total.eq(Mux(b.active, summed, 0)),
+            total.eq(Mux(b.active, summed + before, 0)),
             exp.eq(a.exp + b.exp),
             all_neg.eq(~b.active | signs.all()),
             inf.eq(b.active & (pos | neg)),

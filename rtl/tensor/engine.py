@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import Array, C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
-from models.formats import MX_ROWS
+from models.formats import FP32_PASSES, MX_ROWS, DType
 from models.isa import Engine, ErrorCode, Flag
 from rtl.access.pattern import PatternWalker, WalkerConfig
 from rtl.access.reader import LaneReader, LaneReaderConfig, rotated
@@ -25,7 +25,7 @@ from rtl.interfaces import (
 )
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.memory.psum import PSUM_HAZARD
-from rtl.pe.operand import WORD, WORD_BITS, PeConfig
+from rtl.pe.operand import FP32_CODES, WORD, WORD_BITS, PeConfig
 from rtl.pe.pe import MOVE_SETTLE
 from rtl.tensor.front import SIZE_BITS, TensorFront
 from rtl.tiles import TileLibrary
@@ -84,7 +84,7 @@ class TensorEngine(wiring.Component):
 
     Instructions start in order. A load waits with its first weight until the matmul before it has taken its own weights; reading goes
     on behind that. A column is issued when its operands are there, no column with the same PSUM address that it adds to was issued less
-    than PSUM_HAZARD cycles ago, and PSUM has not asked for a free slot. A TRANSPOSE loads its words as weights and streams the columns
+    than PSUM_HAZARD cycles ago, and PSUM has not asked for a free slot; one of FP32 goes on for FP32_PASSES cycles once it has begun. A TRANSPOSE loads its words as weights and streams the columns
     of an identity matrix, which it makes itself; its elements are written into the bytes of PSUM words that they belong to. An update comes when the weights are in the array, or when
     the last column is readable in PSUM.
 
@@ -297,7 +297,11 @@ class TensorEngine(wiring.Component):
         words, scales = self.readers["moving"].out, self.readers["moving_scale"].out
         target = self.walker.out
         entry = data.View(_MatmulLayout(p), self.matmuls.o.payload)
-        first, fire, hazard, hold = Signal(init=1), Signal(), Signal(), Signal()
+        first, can, hazard, hold = Signal(init=1), Signal(), Signal(), Signal()
+        # A column enters the array in a cycle, or in FP32_PASSES, and is given up with the last one.
+        enter, fire, swap = Signal(), Signal(), Signal()
+        code, last, later = self._passes(m, entry.dtype, enter)
+        m.d.comb += swap.eq(first & entry.swap & ~later)
         addr, place = target.payload.addr[2:], target.payload.addr[:2]
         # a TRANSPOSE's columns are those of an identity matrix
         words_move, turn = entry.dtype == WORD, Signal(range(p))
@@ -319,7 +323,7 @@ class TensorEngine(wiring.Component):
             m.d.sync += patience.eq(array_latency(p) + 7)
         m.d.comb += [
             hazard.eq(entry.accumulate & Cat(recent).any()),
-            fire.eq(
+            can.eq(
                 self.matmuls.o.valid
                 & (words_move | (words.valid & (~entry.packed | scales.valid)))
                 & target.valid
@@ -327,9 +331,10 @@ class TensorEngine(wiring.Component):
                 & (~(first & entry.swap) | (self.full & ~moved.any()))
                 & ~hazard
                 & ~hold
-                & ~self.flush
             ),
-            self.swapped.eq(fire & first & entry.swap),
+            enter.eq((can | later) & ~self.flush),
+            fire.eq(enter & last),
+            self.swapped.eq(enter & swap),
             words.ready.eq(fire & ~words_move),
             scales.ready.eq(fire & entry.packed),
             target.ready.eq(fire),
@@ -343,14 +348,14 @@ class TensorEngine(wiring.Component):
             m.d.sync += [first.eq(1), turn.eq(0)]
         moving = self.array.moving
         m.d.comb += [
-            self.array.moving_valid.eq(fire),
+            self.array.moving_valid.eq(enter),
             moving.column.data.eq(
                 Cat(Mux(words_move, C(0, WORD_BITS) | (turn == k), words.payload.data[k]) for k in range(p))
             ),
             moving.column.scale.as_value().eq(Cat(self._scales(scales.payload.data, entry.offset))),
             moving.rows.eq(entry.rows),
-            moving.swap.eq(first & entry.swap),
-            moving.dtype.eq(entry.dtype),
+            moving.swap.eq(swap),
+            moving.dtype.eq(code),
         ]
         result = Signal(_ResultLayout(p, len(addr)))
         m.d.comb += [
@@ -362,6 +367,18 @@ class TensorEngine(wiring.Component):
             self.results.i.valid.eq(fire),
             self.results.i.payload.eq(result),
         ]
+
+    def _passes(self, m: Module, dtype: Value, enter: Value) -> tuple[Value, Value, Value]:
+        """(the column's code in this cycle, whether this is its last pass, whether it has begun in an earlier cycle)."""
+        if DType.FP32 not in self.config.tensor.formats:
+            return dtype, C(1, 1), C(0, 1)
+        turn, codes, several = Signal(range(FP32_PASSES)), Array(FP32_CODES), Signal()
+        m.d.comb += several.eq(dtype == DType.FP32)
+        with m.If(self.flush):
+            m.d.sync += turn.eq(0)
+        with m.Elif(enter & several):
+            m.d.sync += turn.eq(turn + 1)
+        return Mux(several, codes[turn], dtype), ~several | (turn == FP32_PASSES - 1), turn != 0
 
     def _collect(self, m: Module) -> None:
         """Results out of the array, turned to their partitions, into PSUM."""

@@ -9,9 +9,9 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from models.formats import DType
+from models.formats import FP32_PASSES, DType
 from rtl.array.array import array_latency
-from rtl.pe.operand import WORD
+from rtl.pe.operand import FP32_CODES, WORD
 from rtl.pe.pe import MOVE_SETTLE
 from sim.runner import params
 from tb.array.tiles import Tile, column, random_tile, word_tile
@@ -51,12 +51,13 @@ class Bench:
     def moving_columns(self, tile: Tile) -> list[int]:
         out = []
         rows_bits = self.p.bit_length()
+        codes = FP32_CODES if tile.m_dtype == DType.FP32 else (int(tile.m_dtype),)
         for n in range(tile.n):
             payload, bits = column(tile.moving[:, n], tile.m_scale[:, n])
-            payload |= (
-                tile.k << bits | (n == 0) << bits + rows_bits | int(tile.m_dtype) << bits + rows_bits + 1
-            )
-            out.append(payload)
+            for turn, code in enumerate(codes):
+                swap = n == 0 and turn == 0
+                control = tile.k | swap << rows_bits | code << rows_bits + 1
+                out.append(payload | control << bits)
         return out
 
     async def run(self, tiles: list[Tile]) -> None:
@@ -71,8 +72,10 @@ class Bench:
             if streaming is None and ready:
                 tile = ready.popleft()
                 streaming = (tile, deque(self.moving_columns(tile)))
-            first = streaming is not None and len(streaming[1]) == streaming[0].n
-            go = streaming is not None and random.random() >= self.gap
+            passes = FP32_PASSES if streaming and streaming[0].m_dtype == DType.FP32 else 1
+            first = streaming is not None and len(streaming[1]) == passes * streaming[0].n
+            begun = streaming is not None and len(streaming[1]) % passes != 0
+            go = streaming is not None and (begun or random.random() >= self.gap)
             # no new weights while those of a column of words are still to be read
             go = go and not (first and self.cycle - self.moved <= MOVE_SETTLE)
             self.dut.moving_valid.value = int(go)
@@ -80,11 +83,13 @@ class Bench:
                 assert streaming is not None
                 tile, columns = streaming
                 self.dut.moving.value = columns.popleft()
-                self.expected.append((self.cycle + array_latency(self.p), tile, tile.n - len(columns) - 1))
+                if len(columns) % passes == 0:
+                    n = tile.n - len(columns) // passes - 1
+                    self.expected.append((self.cycle + array_latency(self.p), tile, n))
+                    left -= 1
                 self.columns.append(self.cycle)
                 if tile.m_dtype == WORD:
                     self.moved = self.cycle
-                left -= 1
                 if first:
                     shadow_full = False
                     self.swaps.append(self.cycle)
@@ -160,6 +165,9 @@ async def edge_shapes(dut: Any) -> None:
 async def one_column_a_cycle(dut: Any) -> None:
     """Full tiles of 2 P columns stream back to back without one idle cycle: loads hide behind the columns."""
     rng, formats, p = _setup()
+    formats = tuple(f for f in formats if f != DType.FP32)
+    if not formats:
+        return
     bench = Bench(dut, 0.0)
     await bench.start()
     await bench.run([random_tile(rng, p, formats, (p, p, 2 * p)) for _ in range(4)])

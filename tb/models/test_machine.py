@@ -286,7 +286,9 @@ def test_scales_of_each_quadrant_come_from_its_own_partitions():
     assert np.array_equal(get(core, 0, "u4", (m, n), space=Space.PSUM), want.view(np.uint32))
 
 
-@pytest.mark.parametrize("kind", [DType.E4M3, DType.FP16, DType.FP32, DType.E2M1X4, DType.INT8], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "kind", [DType.E4M3, DType.FP16, DType.FP32, DType.E2M1X4, DType.INT8], ids=lambda d: d.name
+)
 def test_transpose_moves_every_bit(kind):
     """NaN payloads, signs of zero, infinities and subnormals: any bits, against NumPy's transpose."""
     k, m, size = 5, 7, dtype_bytes(kind)

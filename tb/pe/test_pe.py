@@ -7,9 +7,9 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from models.formats import FLOATS, MAC_CLASSES, MAC_DTYPES, PACKED, DType
+from models.formats import FLOATS, FP32_PASSES, MAC_CLASSES, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import WORD, PeConfig
+from rtl.pe.operand import FP32_CODES, WORD, PeConfig
 from rtl.pe.pe import MOVE_SETTLE, PRODUCT_LATENCY, STEP_LATENCY, ProcessingElement
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
@@ -157,23 +157,27 @@ def test_steps_against_rationals(kinds):
 
     async def bench(ctx):
         weight = shadow = None
+        first = FP32_PASSES if DType.FP32 in kinds else 1
+        turn = -1
         expected: deque[int] = deque()
         pending: deque[tuple[bool, tuple, tuple]] = deque()
         for n in range(700):
-            load, swap, active = (
-                n == 0 or random.random() < 0.2,
-                n == 1 or random.random() < 0.2,
-                random.random() < 0.9,
-            )
+            load = n == 0 or random.random() < 0.2
+            m_dtype = random.choice(sorted(kinds))
+            passes = FP32_PASSES if m_dtype == DType.FP32 else 1
+            turn = (turn + 1) % passes
+            swap = turn == 0 and (n == first or random.random() < 0.2)
+            if turn == 0:
+                active = random.random() < 0.9
+                moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
             if swap:
                 weight = shadow
-            m_dtype = random.choice(sorted(kinds))
-            moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
             s_dtype = random.choice(sorted(kinds))
             stationary = (s_dtype, _word(random, s_dtype), random.choice([0, 120, 127, 130, 254]))
             left = random.choice([0, 0, 3]) if n else 0
             for side, (dtype, word, scale) in (("m", moving), ("s", stationary)):
-                ctx.set(getattr(dut, f"{side}_dtype"), dtype.value)
+                wide = side == "m" and dtype == DType.FP32
+                ctx.set(getattr(dut, f"{side}_dtype"), FP32_CODES[turn] if wide else dtype.value)
                 ctx.set(getattr(dut, f"{side}_word"), word)
                 ctx.set(getattr(dut, f"{side}_scale"), scale)
             ctx.set(dut.active, active)
@@ -182,7 +186,7 @@ def test_steps_against_rationals(kinds):
             ctx.set(dut.left, left)
             if load and left == 0:
                 shadow = stationary
-            pending.append((active, weight, moving) if weight else None)
+            pending.append((active, weight, moving) if weight and turn == passes - 1 else None)
             psum = _psum(random)
             ctx.set(dut.psum_in, psum)
             if n >= PRODUCT_LATENCY:
