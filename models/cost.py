@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from models.config import ChipConfig
 from models.encoding import Instruction
+from models.formats import FP32_PASSES, DType
 from models.fp import PARTIALS
 from models.functions import ActFunc, library
 from models.isa import AluOp, Engine, Flag, Opcode
@@ -30,6 +31,11 @@ class Cost:
 
 def _elements(instr: Instruction) -> int:
     return instr.aps["dst"].size
+
+
+def _columns(instr: Instruction) -> int:
+    """Cycles in which a matmul's columns enter the array."""
+    return _elements(instr) * (FP32_PASSES if instr.aps["src0"].dtype == DType.FP32 else 1)
 
 
 def _rounded(count: int, to: int) -> int:
@@ -84,7 +90,14 @@ def _partition_reduce(config: ChipConfig, instr: Instruction) -> int:
 
 COSTS: dict[Opcode, Cost] = {
     Opcode.LOAD_STATIONARY: Cost("M + 11", lambda config, instr: instr.fields["cols"] + 11),
-    Opcode.MATMUL: Cost("N + 3 P + 20", lambda config, instr: _elements(instr) + 3 * config.partitions + 20),
+    Opcode.MATMUL: Cost(
+        "N + 3 P + 20; FP32 4 N + 3 P + 20",
+        lambda config, instr: _columns(instr) + 3 * config.partitions + 20,
+    ),
+    Opcode.TRANSPOSE: Cost(
+        "M + K + 3 P + 20",
+        lambda config, instr: instr.fields["cols"] + _elements(instr) + 3 * config.partitions + 20,
+    ),
     Opcode.TENSOR_COPY: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.TENSOR_TENSOR: Cost("N + 22; DIVIDE 10 N + 22", _divided),
     Opcode.TENSOR_SCALAR: Cost("N + 22; DIVIDE 10 N + 22; with flag SRC1_SCALAR 2 more", _divided),
@@ -134,8 +147,12 @@ READ = 6
 """Cycles from a tensor instruction's start to its first column."""
 CONTROL = 8
 """Cycles of a NOP, a REGISTER, or a BRANCH that is not taken, in a straight line: the fetch's pace."""
-FURTHER_MATMUL = Cost("N + 5", lambda config, instr: _elements(instr) + 5)
+FURTHER_MATMUL = Cost("N + 5 (FP32: 4 N + 5)", lambda config, instr: _columns(instr) + 5)
 """What one more MATMUL adds behind others, also behind a LOAD_STATIONARY of its own, where it has ENOUGH_COLUMNS or more."""
+FURTHER_TRANSPOSE = Cost(
+    "M + K + 16", lambda config, instr: instr.fields["cols"] + instr.fields["parts"] + 16
+)
+"""The most that one more TRANSPOSE adds behind others."""
 ENOUGH_COLUMNS = 32
 """Columns that hide the time in which the next instructions come."""
 

@@ -128,8 +128,19 @@ def dtype_by_name(name: str) -> DType:
         raise ValueError(f"number format must be one of {allowed}, not {name!r}") from None
 
 
-MAC_DTYPES = (DType.BF16, DType.FP16, DType.E4M3, DType.E5M2, DType.E4M3X4, DType.E5M2X4, DType.E2M1X4)
+MAC_DTYPES = (
+    DType.BF16,
+    DType.FP16,
+    DType.E4M3,
+    DType.E5M2,
+    DType.E4M3X4,
+    DType.E5M2X4,
+    DType.E2M1X4,
+    DType.FP32,
+)
 """Types that the tensor array can multiply; a configuration builds a subset."""
+FP32_PASSES = 4
+"""Cycles that a moving column of FP32 takes: one for each quarter of its significands."""
 
 MAC_CLASSES: tuple[frozenset[DType], ...] = (
     frozenset({DType.BF16}),
@@ -137,5 +148,6 @@ MAC_CLASSES: tuple[frozenset[DType], ...] = (
     frozenset({DType.E4M3, DType.E5M2}),
     frozenset({DType.E4M3X4, DType.E5M2X4}),
     frozenset({DType.E2M1X4}),
+    frozenset({DType.FP32}),
 )
 """Stationary and moving operands must come from the same class (FP8 kinds may be mixed)."""

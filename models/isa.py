@@ -168,7 +168,12 @@ HEADER = (
 )
 
 SMALL = (
-    Field("parts", 16, 1, doc="partitions: K of a matmul or load, lanes of a vector instruction; 1..P"),
+    Field(
+        "parts",
+        16,
+        1,
+        doc="partitions: K of a matmul, load or transpose, lanes of a vector instruction; 1..P",
+    ),
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
     Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type"),
     Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
@@ -253,6 +258,7 @@ class Opcode(enum.IntEnum):
     DMA = 0x10
     LOAD_STATIONARY = 0x20
     MATMUL = 0x21
+    TRANSPOSE = 0x22
     TENSOR_COPY = 0x30
     TENSOR_TENSOR = 0x31
     TENSOR_SCALAR = 0x32
@@ -317,6 +323,12 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "cols", "flags"),
         ("dst", "src0", "src1"),
         "streams N moving columns src0 (SBUF [K, N]; x4 types: scales src1) through the weights into dst (PSUM FP32 [M, N])",
+    ),
+    Opcode.TRANSPOSE: OpInfo(
+        frozenset({Engine.TENSOR}),
+        ("parts", "cols"),
+        ("dst", "src0"),
+        "dst (PSUM [M, K]) = src0 (SBUF [K, M]) transposed, bit for bit; any types of equal width. The weights are gone: a MATMUL needs a load after it",
     ),
     Opcode.TENSOR_COPY: OpInfo(
         frozenset({Engine.VECTOR}),

@@ -15,7 +15,7 @@ from models.access import AccessPattern
 from models.config import ChipConfig
 from models.elements import VECTOR_OPS, ElementEngines
 from models.fault import Fault, legal
-from models.formats import MAC_CLASSES, PACKED, DType
+from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
 from models.fp import PARTIALS
 from models.gpsimd import GPSIMD_OPS, GpsimdEngine
 from models.image import Image, check_fits
@@ -162,6 +162,8 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
             self._matmul(word, raw)
         elif engine == Engine.SCALAR:
             self._scalar(opcode, word, raw)
+        elif opcode == Opcode.TRANSPOSE:
+            self._transpose(word, raw)
         elif opcode in VECTOR_OPS:
             self._vector(opcode, word, raw)
         elif opcode in GPSIMD_OPS:
@@ -217,6 +219,18 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
             self._accumulate(
                 addresses[run], result[:, run], part.part, m, bool(raw["flags"] & Flag.ACCUMULATE)
             )
+
+    def _transpose(self, word: bytes, raw: dict[str, int]) -> None:
+        k, m = self._shape(raw)
+        legal(raw["flags"] == 0)
+        src, dst = self._pattern(word, "src0", k), self._pattern(word, "dst", m)
+        legal(src.space == Space.SBUF and dst.space == Space.PSUM)
+        legal(src.size == m and dst.size == k and dtype_bytes(dst.dtype) == dtype_bytes(src.dtype))
+        self._addresses(dst)
+        words = self._read(src, k)
+        self.stationary = None
+        self.counters.columns += k
+        self._write(dst, m, words.T)
 
     def _accumulate(
         self, addresses: NDArray[np.int64], result: NDArray[np.float32], part: int, m: int, add: bool

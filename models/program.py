@@ -18,7 +18,7 @@ from models.control_flow import ControlFlow
 from models.element_stream import ElementInstructions
 from models.emitter import Register
 from models.encoding import Instruction, encode
-from models.formats import MAC_CLASSES, DType
+from models.formats import MAC_CLASSES, DType, dtype_bytes
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 from models.mx_stream import MxInstructions
@@ -217,6 +217,24 @@ class Stream(ControlFlow, ElementInstructions, MxInstructions, GpsimdInstruction
         aps = {"dst": dst, "src0": src} | ({"src1": scale} if scale is not None else {})
         flags = Flag.ACCUMULATE if accumulate else 0
         return self.emit(Opcode.MATMUL, {"parts": k, "cols": m, "flags": flags}, aps, **sync)
+
+    def transpose(self, dst: AccessPattern, src: AccessPattern, *, k: int, m: int, **sync: Any) -> int:
+        """Move src (SBUF [K, M]) into dst (PSUM [M, K]), dst[m, k] = src[k, m], bit for bit. Uses up the loaded weights."""
+
+        def check() -> None:
+            checker = self.program.checker
+            checker.parts("parts", k)
+            checker.parts("cols", m)
+            checker.pattern("src0", src, k, spaces=(Space.SBUF,))
+            checker.pattern("dst", dst, m, spaces=(Space.PSUM,))
+            if (src.size, dst.size) != (m, k):
+                raise ValueError(f"src0 must have {m} elements and dst {k}, not {src.size} and {dst.size}")
+            if dtype_bytes(src.dtype) != dtype_bytes(dst.dtype):
+                raise ValueError(f"dst must be as wide as src0's {src.dtype.name}, not {dst.dtype.name}")
+
+        self._checked(Opcode.TRANSPOSE, check)
+        self._loaded = None
+        return self.emit(Opcode.TRANSPOSE, {"parts": k, "cols": m}, {"dst": dst, "src0": src}, **sync)
 
     def encode(self) -> bytes:
         """The stream's words, 128 bytes each. Raises ProgramError when a branch's label was never placed."""

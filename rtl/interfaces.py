@@ -154,13 +154,20 @@ class PsumAccumulateSignature(wiring.Signature):
     """The tensor array's results into PSUM, seen from the tensor engine.
 
     No back-pressure: PSUM takes one column a cycle. The engine keeps equal addresses at least PSUM_HAZARD columns slots
-    (cycles) apart when the later one accumulates. `done` pulses once per column, in order, when it is readable by all.
+    (cycles) apart when the later one accumulates. `mask` picks bytes of the word: all of them where a column accumulates.
+    `done` pulses once per column, in order, when it is readable by all.
     `pause` asks the engine to leave one cycle free, because another port has waited too long.
     """
 
     def __init__(self, addr_bits: int, partitions: int):
         layout = data.StructLayout(
-            {"addr": addr_bits, "accumulate": 1, "lanes": partitions, "data": lanes_layout(partitions)}
+            {
+                "addr": addr_bits,
+                "accumulate": 1,
+                "mask": 4,
+                "lanes": partitions,
+                "data": lanes_layout(partitions),
+            }
         )
         super().__init__({"valid": Out(1), "column": Out(layout), "done": In(1), "pause": In(1)})
 

@@ -5,7 +5,15 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
-from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, SCALAR_COSTS, steps
+from models.cost import (
+    CONTROL,
+    COSTS,
+    ENOUGH_COLUMNS,
+    FURTHER_MATMUL,
+    FURTHER_TRANSPOSE,
+    SCALAR_COSTS,
+    steps,
+)
 from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
 from sim.coverage import coverage_page
@@ -95,7 +103,8 @@ def isa_page() -> str:
         "",
         (
             "MATMUL is counted from the end of the LOAD_STATIONARY before it, with the array's depth. Each further MATMUL, also one behind a LOAD_STATIONARY of its own, "
-            f"adds {FURTHER_MATMUL.text} cycles, where N is {ENOUGH_COLUMNS} or more."
+            f"adds {FURTHER_MATMUL.text} cycles, where N is {ENOUGH_COLUMNS} or more. "
+            f"Each further TRANSPOSE adds at most {FURTHER_TRANSPOSE.text}."
         ),
         "",
         "## ALU operations",

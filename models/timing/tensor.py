@@ -9,6 +9,7 @@ import numpy as np
 from models import cost
 from models.config import ChipConfig
 from models.encoding import Instruction
+from models.formats import FP32_PASSES, DType
 from models.isa import Flag, Opcode, Space
 from models.timing.banks import Banks, Stream, pattern_banks
 from models.timing.busy import Busy
@@ -50,7 +51,7 @@ class _Item:
 
 
 class TensorEngine:
-    """Takes LOAD_STATIONARY and MATMUL. `columns`: moving columns so far."""
+    """Takes LOAD_STATIONARY, MATMUL and TRANSPOSE. `columns`: moving columns so far."""
 
     def __init__(self, clock: Clock, config: ChipConfig, semaphores: Semaphores, banks: Banks):
         self.clock, self.config, self.semaphores, self.banks = clock, config, semaphores, banks
@@ -88,7 +89,10 @@ class TensorEngine:
         if item is None or now < item.accepted + cost.CHECK or len(self._pending) == PENDING:
             return
         empty = not item.load and item.instr.aps["src0"].size == 0
+        turns = item.word.opcode == Opcode.TRANSPOSE
         free = 0 if empty else self._load_free if item.load else self._stream_free
+        if turns and not empty:
+            free = max(self._load_free, self._stream_free)
         if free > now:
             self.clock.at(free, ACT, self._start)
             return
@@ -98,6 +102,8 @@ class TensorEngine:
             item.finished = now + 1
         elif item.load:
             self._load(item)
+        elif turns:
+            self._turn(item)
         else:
             self._stream(item)
         self._update()
@@ -110,6 +116,13 @@ class TensorEngine:
         item.finished = self._load_free = self._full = first + cycles
         self._fresh = self._held = True
 
+    def _turn(self, item: _Item) -> None:
+        """A TRANSPOSE has the weights and the columns to itself, and leaves no weights."""
+        now = self.clock.now
+        item.finished = now + item.word.cycles - cost.CHECK
+        self._load_free = self._stream_free = now + cost.FURTHER_TRANSPOSE.cycles(self.config, item.instr)
+        self._fresh = self._held = False
+
     def _stream(self, item: _Item) -> None:
         """Columns enter when they and the weights are there."""
         if not self._held:
@@ -121,7 +134,8 @@ class TensorEngine:
         spread = self._hazards(item.instr)
         columns = item.instr.aps["src0"].size
         self.columns += columns
-        self._stream_free = first + spread + columns - 1
+        passes = FP32_PASSES if item.instr.aps["src0"].dtype == DType.FP32 else 1
+        self._stream_free = first + spread + passes * columns - 1
         item.finished = first + spread + item.word.cycles - cost.CHECK - cost.READ
         self._claim(item.instr, first, item.finished)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from models.formats import MX_ROWS
@@ -10,6 +10,7 @@ from rtl.array.group import GROUP_LATENCY, ArrayGroup
 from rtl.array.row import PSUM_LATENCY, ROW_LATENCY, ArrayConfig
 from rtl.interfaces import LoadLayout, MovingLayout, lanes_layout
 from rtl.lib.delay import delayed
+from rtl.pe.operand import FP32_CODES
 from rtl.tiles import ClockedTile, TileLibrary
 
 
@@ -27,6 +28,9 @@ class TensorArray(ClockedTile):
     load_valid, load: a column of weights (LoadLayout), any cycle, into the shadow weights of array column `index`. All become active with
         the next moving column that has `swap`. A load that comes a cycle before a swap or earlier is part of it, one that comes
         with it or later is not: weights travel in step with moving operands.
+        Columns of type WORD (rtl.pe.operand) move the words of a row of weights: result m is the word of weight[k][m], bit for bit, k being
+        the one row whose moving word has bit 0 set. In the MOVE_SETTLE cycles after such a column none may have `swap`.
+        A column of FP32 comes in FP32_PASSES cycles, one right after the other, with the codes FP32_CODES; the last pass gives the result.
     result_valid, result: P FP32 words, array_latency(P) cycles after their column. Those of columns that hold no weights mean nothing.
     """
 
@@ -78,6 +82,9 @@ class TensorArray(ClockedTile):
         out = [delayed(m, self.tiles, f"result_deskew{c}", above.psum_out[c], p - 1 - c) for c in range(p)]
         m.d.comb += self.result.as_value().eq(Cat(out))
         valid = Signal(array_latency(p))
-        m.d.sync += valid.eq(Cat(self.moving_valid, valid[:-1]))
+        gives: Value = self.moving_valid
+        if self.config.pe.passes:
+            gives = gives & ~Cat(self.moving.dtype == code for code in FP32_CODES[:-1]).any()
+        m.d.sync += valid.eq(Cat(gives, valid[:-1]))
         m.d.comb += self.result_valid.eq(valid[-1])
         return m

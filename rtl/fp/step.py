@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, signed, unsigned
+from amaranth import C, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -16,9 +16,10 @@ LATENCY = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepConfig:
-    """`bits` of the addend's magnitude."""
+    """`bits` of the addend's magnitude. `moves`: the step can also hand on 32 bits as they are."""
 
     bits: int
+    moves: bool = False
 
     def __post_init__(self) -> None:
         if self.bits < 4:
@@ -51,35 +52,45 @@ class AddendLayout(data.StructLayout):
     """S = (-1)**neg * mag * 2**exp; inf and nan overrule. A zero has its sign.
 
     Either the top bit of `mag` is set, or mag is zero, or exp is FP32's least, -149: then `a` has no bits below it.
+    move (where the step has it): nothing else counts, the result is the step's `word`.
     """
 
     def __init__(self, config: StepConfig):
-        super().__init__(
-            {
-                "mag": unsigned(config.bits),
-                "neg": unsigned(1),
-                "exp": signed(EXP_BITS),
-                "inf": unsigned(1),
-                "nan": unsigned(1),
-            }
-        )
+        members: dict[str, Any] = {
+            "mag": unsigned(config.bits),
+            "neg": unsigned(1),
+            "exp": signed(EXP_BITS),
+            "inf": unsigned(1),
+            "nan": unsigned(1),
+        }
+        super().__init__(members | ({"move": unsigned(1)} if config.moves else {}))
 
 
 class Fp32Step(ClockedTile):
     """o = RNE_fp32(a + S): IEEE 754-2019 fused multiply-add of an exact product sum, subnormals kept, NaN canonical.
 
     Ports: a, o: FP32. addend: AddendLayout, sampled together with `a`. Latency: LATENCY cycles, one step a cycle, never stalls.
+    word (where the step moves): sampled together with `a`; with addend.move it is `o`, bit for bit, in the same time.
     """
 
     def __init__(self, config: StepConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
-        super().__init__({"a": In(32), "addend": In(AddendLayout(config)), "o": Out(32)})
+        ports: dict[str, Any] = {"a": In(32), "addend": In(AddendLayout(config)), "o": Out(32)}
+        super().__init__(ports | ({"word": In(32)} if config.moves else {}))
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         total, neg, lsb, inf, nan = self._align(m)
         out = Signal(32, reset_less=True)
-        m.d.sync += out.eq(round_pack(m, "total", mag=total, neg=neg, lsb=lsb, inf=inf, nan=nan))
+        rounded: Value = round_pack(m, "total", mag=total, neg=neg, lsb=lsb, inf=inf, nan=nan)
+        if self.config.moves:
+            # The word takes the sum's register between the two stages.
+            moved = Signal(reset_less=True)
+            m.d.sync += moved.eq(self.addend.move)
+            with m.If(self.addend.move):
+                m.d.sync += total.eq(self.word)
+            rounded = Mux(moved, total[:32], rounded)
+        m.d.sync += out.eq(rounded)
         m.d.comb += self.o.eq(out)
         return m
 

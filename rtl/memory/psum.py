@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, connect, flipped
 
@@ -25,8 +25,6 @@ PSUM_HAZARD = READ_LATENCY + ADD_LATENCY + 1
 """Least distance in cycles between two columns of the same address when the later one adds to what the earlier one leaves."""
 SRAM_BANKS = 8
 """Two groups of four: a row access finds a free group while columns walk through the other one."""
-MINUS_ZERO = 0x80000000
-"""The neutral element of FP32 addition: x + -0 is x, bit for bit."""
 
 
 def psum_memory(config: ChipConfig) -> MemoryControllerConfig:
@@ -46,7 +44,7 @@ class Psum(wiring.Component):
     """Members
     -------
     accumulate: PsumAccumulateSignature, seen from here. A column is read, added to and written PSUM_HAZARD - 1 cycles after it came; `done`
-        one cycle later. Without `accumulate` it is stored as it is, in the same time. `pause`: another port has waited starvation_limit cycles.
+        one cycle later. Without `accumulate` its bits are stored as they are, in the same time. `mask` picks bytes of the word; it is 0xF where a column adds. `pause`: another port has waited starvation_limit cycles.
     vector0, vector1, scalar (LaneRead), vector_w, scalar_w (LaneWrite), row_read, row_write: as MemoryController's.
     """
 
@@ -83,9 +81,10 @@ class Psum(wiring.Component):
 
         adds = delayed("adds", column.accumulate, READ_LATENCY)
         for lane in range(p):
-            m.submodules[f"add{lane}"] = add = self.tiles.place(Fp32Add, Fp32AddConfig())
+            m.submodules[f"add{lane}"] = add = self.tiles.place(Fp32Add, Fp32AddConfig(moves=True))
             m.d.comb += [
-                add.a.eq(Mux(adds, memory.sum_r.rsp[lane], MINUS_ZERO)),
+                add.a.eq(memory.sum_r.rsp[lane]),
+                add.move.eq(~adds),
                 add.b.eq(delayed(f"result{lane}", column.data[lane], READ_LATENCY)),
                 memory.sum_w.req.payload.data[lane].eq(add.o),
             ]
@@ -96,7 +95,7 @@ class Psum(wiring.Component):
             memory.sum_w.req.valid.eq(written[-1]),
             memory.sum_w.req.payload.addr.eq(delayed("addr", column.addr, total)),
             memory.sum_w.req.payload.lanes.eq(delayed("lanes", column.lanes, total)),
-            memory.sum_w.req.payload.mask.eq(0xF),
+            memory.sum_w.req.payload.mask.eq(delayed("mask", column.mask, total)),
         ]
         done = Signal()
         m.d.sync += done.eq(written[-1])

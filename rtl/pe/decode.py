@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from models.formats import E8M0_BIAS, E8M0_NAN, PACKED, DType, FloatFormat
 from rtl.interfaces import mac_code_bits
-from rtl.pe.operand import DIGITS, OperandLayout, PeConfig, element_format
+from rtl.pe.operand import DIGITS, FP32_CODES, WORD, WORD_BITS, OperandLayout, PeConfig, element_format
 from rtl.tiles import ClockedTile, TileLibrary
 
 
@@ -55,8 +55,9 @@ class OperandDecoder(ClockedTile):
 
     Members
     -------
-    word, scale, dtype: raw operand (x4 types use `scale`, E8M0); a dtype that was not built gives an undefined operand.
-    active, swap: passed through.
+    word, scale, dtype: raw operand (x4 types use `scale`, E8M0); dtype: a DType code, WORD, or one of
+        FP32_CODES; one that was not built gives an undefined operand.
+    active, swap: passed through, but for a moving WORD: active where its bit 0 is set too.
     operand: the decoded operand.
     """
 
@@ -79,11 +80,20 @@ class OperandDecoder(ClockedTile):
         m.d.comb += [self.operand.active.eq(self.active), self.operand.swap.eq(self.swap)]
         with m.Switch(self.dtype):
             for dtype in self.config.pe.formats:
-                with m.Case(dtype.value):
-                    if dtype in PACKED:
+                with m.Case(*(FP32_CODES if dtype == DType.FP32 else (dtype.value,))):
+                    if dtype == DType.FP32:
+                        self._quarters(m)
+                    elif dtype in PACKED:
                         self._packed(m, dtype)
                     else:
                         self._single(m, dtype)
+            with m.Case(WORD):
+                m.d.comb += [
+                    self.operand.as_value()[:WORD_BITS].eq(self.word),
+                    self.operand.move.eq(1),
+                ]
+                if not self.config.stationary:
+                    m.d.comb += self.operand.active.eq(self.active & self.word[0])
         return m
 
     def _single(self, m: Module, dtype: DType) -> None:
@@ -95,6 +105,28 @@ class OperandDecoder(ClockedTile):
         for i in range(DIGITS):
             high = i // 2 if self.config.stationary else i % 2
             m.d.comb += [o.sig[i].eq(digits[high]), o.right[i].eq(pe.max_shift - w * high)]
+        self._one(m, n, fmt)
+
+    def _quarters(self, m: Module) -> None:
+        """FP32: all digits of the significand, or one of them on every lane."""
+        pe, fmt = self.config.pe, element_format(DType.FP32)
+        w, o = pe.digit_bits, self.operand
+        n = _number(m, "fp32", self.word, fmt)
+        digits = [n.sig[w * i : w * (i + 1)] for i in range(DIGITS)]
+        if self.config.stationary:
+            for i in range(DIGITS):
+                m.d.comb += [o.sig[i].eq(digits[i]), o.right[i].eq(pe.max_shift - w * i)]
+        else:
+            m.d.comb += o.more.eq(self.dtype != FP32_CODES[0])
+            for turn, code in enumerate(FP32_CODES):
+                with m.If(self.dtype == code):
+                    for i in range(DIGITS):
+                        m.d.comb += [o.sig[i].eq(digits[turn]), o.right[i].eq(pe.max_shift - w * turn)]
+        self._one(m, n, fmt)
+
+    def _one(self, m: Module, n: _Number, fmt: FloatFormat) -> None:
+        """Sign, exponent and specials of an operand with one product."""
+        o = self.operand
         lsb = fmt.min_exp - fmt.man_bits
         m.d.comb += [
             o.neg.eq(n.neg.replicate(DIGITS)),

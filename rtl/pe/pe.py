@@ -2,18 +2,20 @@
 
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import In, Out
 
 from rtl.fp.round import EXP_BITS, normalise
 from rtl.fp.step import LATENCY, AddendLayout, Fp32Step
-from rtl.pe.operand import DIGITS, OperandLayout, PeConfig
+from rtl.pe.operand import DIGITS, WORD_BITS, OperandLayout, PeConfig
 from rtl.tiles import ClockedTile, TileLibrary
 
 PRODUCT_LATENCY = 3
 """Cycles from a moving operand at `moving` to when the PE takes the `psum_in` that it is added to."""
 STEP_LATENCY = LATENCY
 """Cycles from `psum_in` to `psum_out`."""
+MOVE_SETTLE = PRODUCT_LATENCY - 1
+"""Cycles after a moving WORD in which no `swap` may come: the active weight is read only when the partial sum is there, which saves registers for it."""
 LEFT_BITS = 7
 """Bits of a column number: up to 128 columns."""
 
@@ -26,6 +28,7 @@ class ProcessingElement(ClockedTile):
     moving, moving_out: decoded moving operand, passed on a cycle later. `swap` in it makes the shadow weight active first.
     load, load_out: decoded weight (`active`: there is one), passed on a cycle later, in step with the moving operands.
     left, left_out: columns that the weight has still to go; at 0 the shadow takes it. Passed on less one.
+        A moving WORD (`move`) takes no product: psum_out is the weight's word where the operand is active, psum_in elsewhere, bit for bit.
     psum_in, psum_out: FP32; psum_out = RNE(psum_in + S) STEP_LATENCY cycles later, S from the operand PRODUCT_LATENCY cycles before psum_in.
     """
 
@@ -63,8 +66,19 @@ class ProcessingElement(ClockedTile):
         total, exp, all_neg, inf, inf_neg, nan = self._multiply(m, active, moving)
         addend = Signal(AddendLayout(cfg.step), reset_less=True)
         self._normalise(m, addend, total, exp, all_neg, inf, inf_neg, nan)
+        move, takes = Signal(reset_less=True), Signal(MOVE_SETTLE, reset_less=True)
+        m.d.sync += [
+            move.eq(moving.move),
+            addend.move.eq(move),
+            takes.eq(Cat(moving.active, takes[:-1])),
+        ]
         m.submodules.step = step = self.tiles.place(Fp32Step, cfg.step)
-        m.d.comb += [step.a.eq(self.psum_in), step.addend.eq(addend), self.psum_out.eq(step.o)]
+        m.d.comb += [
+            step.a.eq(self.psum_in),
+            step.addend.eq(addend),
+            step.word.eq(Mux(takes[-1], active.as_value()[:WORD_BITS], self.psum_in)),
+            self.psum_out.eq(step.o),
+        ]
         return m
 
     def _multiply(self, m: Module, a: Any, b: Any) -> tuple[Signal, ...]:
@@ -102,9 +116,10 @@ class ProcessingElement(ClockedTile):
         )
         summed = Signal(bits + 1)
         m.d.comb += summed.eq(terms[0] + terms[1] + terms[2] + terms[3])
+        before: Value = Mux(b.more, total, 0) if cfg.passes else C(0, 1)
         # A row that takes no part adds -0, which leaves every number as it is.
         m.d.sync += [
-            total.eq(Mux(b.active, summed, 0)),
+            total.eq(Mux(b.active, summed + before, 0)),
             exp.eq(a.exp + b.exp),
             all_neg.eq(~b.active | signs.all()),
             inf.eq(b.active & (pos | neg)),

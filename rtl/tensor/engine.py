@@ -1,13 +1,13 @@
-"""Tensor engine: LOAD_STATIONARY and MATMUL. Loads run behind matmuls; columns stream one a cycle; PSUM hazards are kept off at issue."""
+"""Tensor engine: LOAD_STATIONARY, MATMUL and TRANSPOSE. Loads run behind matmuls; columns stream one a cycle; PSUM hazards are kept off at issue."""
 
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import Array, C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
-from models.formats import MX_ROWS
+from models.formats import FP32_PASSES, MX_ROWS, DType
 from models.isa import Engine, ErrorCode, Flag
 from rtl.access.pattern import PatternWalker, WalkerConfig
 from rtl.access.reader import LaneReader, LaneReaderConfig, rotated
@@ -25,7 +25,8 @@ from rtl.interfaces import (
 )
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.memory.psum import PSUM_HAZARD
-from rtl.pe.operand import PeConfig
+from rtl.pe.operand import FP32_CODES, WORD, WORD_BITS, PeConfig
+from rtl.pe.pe import MOVE_SETTLE
 from rtl.tensor.front import SIZE_BITS, TensorFront
 from rtl.tiles import TileLibrary
 
@@ -49,6 +50,7 @@ class _MatmulLayout(data.StructLayout):
                 "swap": unsigned(1),
                 "packed": unsigned(1),
                 "offset": unsigned(2),
+                "size": unsigned(2),
                 "dtype": unsigned(mac_code_bits()),
             }
         )
@@ -62,6 +64,7 @@ class _ResultLayout(data.StructLayout):
             {
                 "addr": unsigned(addr_bits),
                 "accumulate": unsigned(1),
+                "mask": unsigned(4),
                 "lanes": unsigned(partitions.bit_length()),
                 "quarter": unsigned(2),
             }
@@ -81,7 +84,8 @@ class TensorEngine(wiring.Component):
 
     Instructions start in order. A load waits with its first weight until the matmul before it has taken its own weights; reading goes
     on behind that. A column is issued when its operands are there, no column with the same PSUM address that it adds to was issued less
-    than PSUM_HAZARD cycles ago, and PSUM has not asked for a free slot. An update comes when the weights are in the array, or when
+    than PSUM_HAZARD cycles ago, and PSUM has not asked for a free slot; one of FP32 goes on for FP32_PASSES cycles once it has begun. A TRANSPOSE loads its words as weights and streams the columns
+    of an identity matrix, which it makes itself; its elements are written into the bytes of PSUM words that they belong to. An update comes when the weights are in the array, or when
     the last column is readable in PSUM.
 
     Errors: ILLEGAL_FIELD once everything before has been done; SBUF_RANGE or PSUM_RANGE at the first bad element, by when some of the
@@ -125,7 +129,7 @@ class TensorEngine(wiring.Component):
         self.flush, self.dead, self.quiet = Signal(), Signal(), Signal()
         self.full, self.swaps = Signal(), Signal(range(MATMULS + 2))
         self.load_busy, self.load_wait = Signal(), Signal(range(MATMULS + 2))
-        self.load_packed, self.load_offset = Signal(), Signal(2)
+        self.load_packed, self.load_offset, self.load_size = Signal(), Signal(2), Signal(2)
         self.load_dtype, self.load_index = Signal(mac_code_bits()), Signal(range(p))
         self.swapped, self.loaded = Signal(), Signal()
         self._dispatch(m)
@@ -150,12 +154,8 @@ class TensorEngine(wiring.Component):
         ready = {n: r.start.ready for n, r in self.readers.items()}
         can_load = ~self.load_busy & ready["stationary"] & (~checked.packed | ready["stationary_scale"])
         empty = checked.columns == 0
-        can_stream = empty | (
-            self.matmuls.i.ready
-            & self.walker.start.ready
-            & ready["moving"]
-            & (~checked.packed | ready["moving_scale"])
-        )
+        can_read = checked.words | (ready["moving"] & (~checked.packed | ready["moving_scale"]))
+        can_stream = empty | (self.matmuls.i.ready & self.walker.start.ready & can_read)
         go, load, matmul = Signal(), Signal(), Signal()
         m.d.comb += [
             go.eq(
@@ -164,16 +164,17 @@ class TensorEngine(wiring.Component):
                 & self.pending.i.ready
                 & ~self.dead
                 & ~self.flush
-                & Mux(checked.load, can_load, can_stream)
+                & (~checked.load | can_load)
+                & (~checked.stream | can_stream)
             ),
             load.eq(go & checked.load),
-            matmul.eq(go & ~checked.load & ~empty),
+            matmul.eq(go & checked.stream & ~empty),
             front.checked.ready.eq(go),
         ]
         for name, start in (
             ("stationary", load),
             ("stationary_scale", load & checked.packed),
-            ("moving", matmul),
+            ("moving", matmul & ~checked.words),
             ("moving_scale", matmul & checked.packed),
         ):
             reader = self.readers[name]
@@ -189,13 +190,14 @@ class TensorEngine(wiring.Component):
             ):  # groups lie with the quadrants of the operand; the offset in a quadrant is taken off later
                 m.d.comb += reader.start.payload.ap.part.eq(instr.src0.part)
         step = (p // 4).bit_length() - 1
+        code = Mux(checked.words, WORD, instr.src0.dtype)
         entry = Signal(_MatmulLayout(p))
         pending = Signal(_PendingLayout())
         m.d.comb += [
             self.walker.clear.eq(self.flush),
             self.walker.start.valid.eq(matmul),
             self.walker.start.payload.ap.eq(instr.dst),
-            self.walker.start.payload.size.eq(2),
+            self.walker.start.payload.size.eq(entry.size),
             entry.rows.eq(instr.parts),
             entry.lanes.eq(instr.cols),
             entry.quarter.eq(instr.dst.part[step : step + 2]),
@@ -203,10 +205,11 @@ class TensorEngine(wiring.Component):
             entry.swap.eq(checked.swap),
             entry.packed.eq(checked.packed),
             entry.offset.eq(instr.src1.part[2:4]),
-            entry.dtype.eq(instr.src0.dtype),
+            entry.size.eq(Mux(checked.words, checked.size, 2)),
+            entry.dtype.eq(code),
             self.matmuls.i.valid.eq(matmul),
             self.matmuls.i.payload.eq(entry),
-            pending.load.eq(checked.load),
+            pending.load.eq(~checked.stream),
             pending.columns.eq(checked.columns),
             pending.update.mode.eq(instr.update_mode),
             pending.update.sem.eq(instr.update_sem),
@@ -229,7 +232,8 @@ class TensorEngine(wiring.Component):
                 self.load_wait.eq(swaps_left),
                 self.load_packed.eq(checked.packed),
                 self.load_offset.eq(instr.src1.part[2:4]),
-                self.load_dtype.eq(instr.src0.dtype),
+                self.load_size.eq(checked.size),
+                self.load_dtype.eq(code),
                 self.load_index.eq(0),
             ]
             # weights that no matmul is going to use are no longer whole
@@ -256,6 +260,11 @@ class TensorEngine(wiring.Component):
                 out.append(lanes[first][:8])
         return out
 
+    @staticmethod
+    def _spread(word: Value, size: Value) -> Value:
+        """An element at every place in its word where PSUM may want it; numbers are taken from the lowest place."""
+        return Mux(size[1], word, Mux(size[0], word[:16].replicate(2), word[:8].replicate(4)))
+
     # --- weights -----------------------------------------------------------------------------------------------
     def _load(self, m: Module) -> None:
         words, scales = self.readers["stationary"].out, self.readers["stationary_scale"].out
@@ -274,7 +283,7 @@ class TensorEngine(wiring.Component):
             self.array.load_valid.eq(push),
             self.array.load.dtype.eq(self.load_dtype),
             self.array.load.index.eq(self.load_index),
-            self.array.load.column.data.eq(words.payload.data),
+            self.array.load.column.data.eq(Cat(self._spread(w, self.load_size) for w in words.payload.data)),
             self.array.load.column.scale.as_value().eq(
                 Cat(self._scales(scales.payload.data, self.load_offset))
             ),
@@ -288,8 +297,15 @@ class TensorEngine(wiring.Component):
         words, scales = self.readers["moving"].out, self.readers["moving_scale"].out
         target = self.walker.out
         entry = data.View(_MatmulLayout(p), self.matmuls.o.payload)
-        first, fire, hazard, hold = Signal(init=1), Signal(), Signal(), Signal()
-        addr = target.payload.addr[2:]
+        first, can, hazard, hold = Signal(init=1), Signal(), Signal(), Signal()
+        # A column enters the array in a cycle, or in FP32_PASSES, and is given up with the last one.
+        enter, fire, swap = Signal(), Signal(), Signal()
+        code, last, later = self._passes(m, entry.dtype, enter)
+        m.d.comb += swap.eq(first & entry.swap & ~later)
+        addr, place = target.payload.addr[2:], target.payload.addr[:2]
+        # a TRANSPOSE's columns are those of an identity matrix
+        words_move, turn = entry.dtype == WORD, Signal(range(p))
+        moved = Signal(MOVE_SETTLE)
         # addresses of the last cycles, valid or not
         recent = []
         previous, was = addr, fire
@@ -307,46 +323,62 @@ class TensorEngine(wiring.Component):
             m.d.sync += patience.eq(array_latency(p) + 7)
         m.d.comb += [
             hazard.eq(entry.accumulate & Cat(recent).any()),
-            fire.eq(
+            can.eq(
                 self.matmuls.o.valid
-                & words.valid
-                & (~entry.packed | scales.valid)
+                & (words_move | (words.valid & (~entry.packed | scales.valid)))
                 & target.valid
                 & self.results.i.ready
-                & (~(first & entry.swap) | self.full)
+                & (~(first & entry.swap) | (self.full & ~moved.any()))
                 & ~hazard
                 & ~hold
-                & ~self.flush
             ),
-            self.swapped.eq(fire & first & entry.swap),
-            words.ready.eq(fire),
+            enter.eq((can | later) & ~self.flush),
+            fire.eq(enter & last),
+            self.swapped.eq(enter & swap),
+            words.ready.eq(fire & ~words_move),
             scales.ready.eq(fire & entry.packed),
             target.ready.eq(fire),
             self.matmuls.o.ready.eq(fire & target.payload.last),
             self.columns.eq(fire),
         ]
+        m.d.sync += moved.eq(Cat(fire & words_move, moved[:-1]))
         with m.If(fire):
-            m.d.sync += first.eq(target.payload.last)
+            m.d.sync += [first.eq(target.payload.last), turn.eq(Mux(target.payload.last, 0, turn + 1))]
         with m.If(self.flush):
-            m.d.sync += first.eq(1)
+            m.d.sync += [first.eq(1), turn.eq(0)]
         moving = self.array.moving
         m.d.comb += [
-            self.array.moving_valid.eq(fire),
-            moving.column.data.eq(words.payload.data),
+            self.array.moving_valid.eq(enter),
+            moving.column.data.eq(
+                Cat(Mux(words_move, C(0, WORD_BITS) | (turn == k), words.payload.data[k]) for k in range(p))
+            ),
             moving.column.scale.as_value().eq(Cat(self._scales(scales.payload.data, entry.offset))),
             moving.rows.eq(entry.rows),
-            moving.swap.eq(first & entry.swap),
-            moving.dtype.eq(entry.dtype),
+            moving.swap.eq(swap),
+            moving.dtype.eq(code),
         ]
         result = Signal(_ResultLayout(p, len(addr)))
         m.d.comb += [
             result.addr.eq(addr),
             result.accumulate.eq(entry.accumulate),
+            result.mask.eq(Mux(entry.size[1], 0xF, Mux(entry.size[0], 3, 1) << place)),
             result.lanes.eq(entry.lanes),
             result.quarter.eq(entry.quarter),
             self.results.i.valid.eq(fire),
             self.results.i.payload.eq(result),
         ]
+
+    def _passes(self, m: Module, dtype: Value, enter: Value) -> tuple[Value, Value, Value]:
+        """(the column's code in this cycle, whether this is its last pass, whether it has begun in an earlier cycle)."""
+        if DType.FP32 not in self.config.tensor.formats:
+            return dtype, C(1, 1), C(0, 1)
+        turn, codes, several = Signal(range(FP32_PASSES)), Array(FP32_CODES), Signal()
+        m.d.comb += several.eq(dtype == DType.FP32)
+        with m.If(self.flush):
+            m.d.sync += turn.eq(0)
+        with m.Elif(enter & several):
+            m.d.sync += turn.eq(turn + 1)
+        return Mux(several, codes[turn], dtype), ~several | (turn == FP32_PASSES - 1), turn != 0
 
     def _collect(self, m: Module) -> None:
         """Results out of the array, turned to their partitions, into PSUM."""
@@ -367,6 +399,7 @@ class TensorEngine(wiring.Component):
             m.d.sync += [
                 held.addr.eq(result.addr),
                 held.accumulate.eq(result.accumulate),
+                held.mask.eq(result.mask),
                 held.data.eq(lanes),
                 held.lanes.eq(Cat(rotated(used, p, -result.quarter))),
             ]
@@ -397,7 +430,7 @@ class TensorEngine(wiring.Component):
         m.d.sync += [
             flight.eq(flight_next),
             written.eq(written + counted - Mux(done & ~head.load, head.columns, 0)),
-            loads.eq(loads + self.loaded - (done & head.load)),
+            loads.eq(loads + (self.loaded & (self.load_dtype != WORD)) - (done & head.load)),
         ]
         with m.If((stale != 0) & self.accumulate.done):
             m.d.sync += stale.eq(stale - 1)

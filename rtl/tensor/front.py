@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth import C, Cat, Module, Signal, Value, unsigned
+from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -22,7 +22,7 @@ SIZE_BITS = 16
 class CheckedLayout(data.StructLayout):
     """An instruction that may run: what it is, columns to stream or to load, and whether it brings new weights into use.
 
-    size: log2 of the operand word's bytes. packed: it has scales. `legal` low: ILLEGAL_FIELD, nothing else means anything.
+    load, stream: it loads weights, it streams columns; TRANSPOSE (`words`) does both. size: log2 of the operand word's bytes. packed: it has scales. `legal` low: ILLEGAL_FIELD, nothing else means anything.
     """
 
     def __init__(self) -> None:
@@ -31,6 +31,8 @@ class CheckedLayout(data.StructLayout):
                 "issue": IssueLayout(),
                 "legal": unsigned(1),
                 "load": unsigned(1),
+                "stream": unsigned(1),
+                "words": unsigned(1),
                 "columns": unsigned(SIZE_BITS),
                 "swap": unsigned(1),
                 "size": unsigned(2),
@@ -94,14 +96,17 @@ class TensorFront(wiring.Component):
                     m.next = "IDLE"
                 with m.Elif(wait == 0):
                     load = instr.opcode == Opcode.LOAD_STATIONARY
+                    words = instr.opcode == Opcode.TRANSPOSE
                     m.d.sync += [
                         item.issue.eq(issue),
                         item.legal.eq(legal),
-                        item.load.eq(load),
-                        item.columns.eq(sizes["src0"]),
-                        item.swap.eq(fresh),
+                        item.load.eq(load | words),
+                        item.stream.eq(~load),
+                        item.words.eq(words),
+                        item.columns.eq(Mux(words, instr.parts, sizes["src0"])),
+                        item.swap.eq(fresh | words),
                         item.size.eq(log2_bytes(instr.src0.dtype)),
-                        item.packed.eq(_one_of(instr.src0.dtype, PACKED)),
+                        item.packed.eq(_one_of(instr.src0.dtype, PACKED) & ~words),
                     ]
                     with m.If(legal & load):
                         m.d.sync += [
@@ -113,6 +118,9 @@ class TensorFront(wiring.Component):
                         ]
                     with m.If(legal & ~load & (sizes["src0"] != 0)):
                         m.d.sync += fresh.eq(0)
+                    # its words have taken the place of the weights
+                    with m.If(legal & words):
+                        m.d.sync += held.eq(0)
                     m.next = "CHECKED"
             with m.State("CHECKED"):
                 m.d.comb += self.checked.valid.eq(~self.clear)
@@ -144,12 +152,9 @@ class TensorFront(wiring.Component):
         step = (p // 4).bit_length() - 1
         quadrant = cfg.quadrant.bit_length() - 1
         shape = (instr.parts >= 1) & (instr.parts <= p) & (instr.cols >= 1) & (instr.cols <= p)
+        number = _one_of(src0.dtype, cfg.tensor.formats)
         operand = (
-            _one_of(src0.dtype, cfg.tensor.formats)
-            & (src0.space == Space.SBUF)
-            & align
-            & (src0.part[:step] == 0)
-            & (src0.part + instr.parts <= p)
+            (src0.space == Space.SBUF) & align & (src0.part[:step] == 0) & (src0.part + instr.parts <= p)
         )
         offset_ok = (src1.part & 0xF3) == 0 if p >= 32 else src1.part == 0
         scales = ~packed | (
@@ -168,21 +173,34 @@ class TensorFront(wiring.Component):
                 for kinds in MAC_CLASSES
             ],
         )
+        target = (dst.space == Space.PSUM) & (dst.part[:step] == 0) & (dst.part + instr.cols <= p)
         matmul = (
             ((instr.flags & (0xFF ^ int(Flag.ACCUMULATE))) == 0)
             & held
             & (held_k == instr.parts)
             & (held_m == instr.cols)
             & same_class
+            & target
             & (dst.dtype == DType.FP32)
-            & (dst.space == Space.PSUM)
             & (dst.addr[:2] == 0)
-            & (dst.part[:step] == 0)
-            & (dst.part + instr.cols <= p)
             & (sizes["dst"] == sizes["src0"])
             & (sizes["src0"] <= cfg.psum.bank_bytes // 4)
         )
-        is_load = instr.opcode == Opcode.LOAD_STATIONARY
+        dst_align = ((dst.addr[0] & (size != 0)) | (dst.addr[1] & size[1])) == 0
+        transpose = (
+            (instr.flags == 0)
+            & target
+            & _one_of(src0.dtype, DType)
+            & _one_of(dst.dtype, DType)
+            & (log2_bytes(dst.dtype) == size)
+            & dst_align
+            & (sizes["src0"] == instr.cols)
+            & (sizes["dst"] == instr.parts)
+        )
         legal = Signal()
-        m.d.comb += legal.eq(shape & operand & scales & ((is_load & load) | (~is_load & matmul)))
+        m.d.comb += legal.eq(shape & operand & number & scales & matmul)
+        with m.If(instr.opcode == Opcode.LOAD_STATIONARY):
+            m.d.comb += legal.eq(shape & operand & number & scales & load)
+        with m.Elif(instr.opcode == Opcode.TRANSPOSE):
+            m.d.comb += legal.eq(shape & operand & transpose)
         return legal

@@ -105,6 +105,7 @@ class Generator:
             (2, self._activate),
             (2, self._gpsimd),
             (3, self._matmul),
+            (1, self._transpose),
             (3, self._dma),
             (2, self._control),
         ]
@@ -401,6 +402,19 @@ class Generator:
             flags = rng.choice([0, int(Flag.ACCUMULATE)])
             parts.append(Part(Opcode.MATMUL, {**size, "flags": flags}, {"dst": dst, **operand(n)}))
         return Op(Engine.TENSOR, tuple(parts), frozenset(reads | {target}), frozenset({target}))
+
+    def _transpose(self) -> Op:
+        """Elements of any type, into PSUM as any type of that width."""
+        rng, p = self.rng, self.config.partitions
+        k, m, width = rng.randint(1, p), rng.randint(1, p), rng.choice([1, 2, 4])
+        kinds = [d for d in DType if dtype_bytes(d) == width]
+        source, target = self._slot(space=Space.SBUF), self._slot(space=Space.PSUM)
+        aps = {
+            "dst": self._pattern(target, k, rng.choice(kinds), self._part(m)),
+            "src0": self._pattern(source, m, rng.choice(kinds), self._part(k)),
+        }
+        part = Part(Opcode.TRANSPOSE, {"parts": k, "cols": m}, aps)
+        return Op(Engine.TENSOR, (part,), frozenset({source, target}), frozenset({target}))
 
     def _dma(self) -> Op:
         rng, p = self.rng, self.config.partitions

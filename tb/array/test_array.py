@@ -33,7 +33,9 @@ def test_all_formats() -> None:
     _run(MAC_DTYPES, 8, 60)
 
 
-@pytest.mark.parametrize("formats", [(DType.BF16,), (DType.E2M1X4,), NANO], ids=["bf16", "mxfp4", "nano"])
+@pytest.mark.parametrize(
+    "formats", [(DType.BF16,), (DType.E2M1X4,), (DType.FP32,), NANO], ids=["bf16", "mxfp4", "fp32", "nano"]
+)
 def test_only_what_is_built(formats: tuple[DType, ...]) -> None:
     _run(formats, 8, 25)
 

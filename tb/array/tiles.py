@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from models import array
 from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
+from rtl.pe.operand import WORD
 
 U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Operands as the array takes them; rows from K on are poison. `expected` is float32 [M, N]."""
+    """Operands as the array takes them, of codes s_dtype and m_dtype; rows from K on are poison. `expected` is float32 [M, N]."""
 
     stationary: U32
     moving: U32
     s_scale: U8
     m_scale: U8
-    s_dtype: DType
-    m_dtype: DType
+    s_dtype: int
+    m_dtype: int
     k: int
     m: int
     n: int
@@ -81,6 +82,24 @@ def random_tile(
         m_scale[:used] if packed else None,
     )
     return Tile(stationary, moving, s_scale, m_scale, s_dtype, m_dtype, k, m, n, expected)
+
+
+def word_tile(rng: np.random.Generator, partitions: int) -> Tile:
+    """Any words, and columns that each ask for one row's, all of them at least once; what moves is poison but for bit 0."""
+    p, groups = partitions, partitions // MX_ROWS
+    k, m = int(rng.integers(1, p + 1)), int(rng.integers(1, p + 1))
+    n = k + int(rng.integers(0, 4))
+    rows = rng.permutation(np.concatenate([np.arange(k), rng.integers(0, k, n - k)]))
+    stationary = rng.integers(0, 1 << 32, (p, m), dtype=np.uint64).astype(np.uint32)
+    stationary[rng.random((p, m)) < 0.2] = rng.choice(
+        np.array([0x80000000, 0x7F800001, 0xFFFFFFFF, 1], dtype=np.uint32)
+    )
+    moving = rng.integers(0, 1 << 32, (p, n), dtype=np.uint64).astype(np.uint32)
+    moving[:k] &= np.uint32(0xFFFFFFFE)
+    moving[rows, np.arange(n)] |= np.uint32(1)
+    scales = [rng.integers(0, 256, (groups, c), dtype=np.uint8) for c in (m, n)]
+    expected = stationary[rows].T.copy().view(np.float32)
+    return Tile(stationary, moving, scales[0], scales[1], WORD, WORD, k, m, n, expected)
 
 
 def pack(words: NDArray[np.integer], width: int) -> int:

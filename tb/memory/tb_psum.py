@@ -1,4 +1,4 @@
-"""Psum: columns that add, beside traffic on all other ports; every read, every done, bounded waiting with pauses obeyed."""
+"""Psum: columns that add or write bytes, beside traffic on all other ports; every read, every done, bounded waiting with pauses obeyed."""
 
 import random
 from collections import deque
@@ -26,9 +26,9 @@ class Columns:
     def __init__(self, bench: Bench, words: int, partitions: int):
         self.bench, self.dut, self.words, self.p = bench, bench.dut, words, partitions
         self.rate, self.obey = 0.0, True
-        self.column: tuple[int, int, int, list[int]] | None = None
+        self.column: tuple[int, int, int, int, list[int]] | None = None
         self.recent: deque[int] = deque([-1] * (PSUM_HAZARD - 1), maxlen=PSUM_HAZARD - 1)
-        self.writes: deque[tuple[int, int, int, list[int]]] = deque()
+        self.writes: deque[tuple[int, int, int, int, list[int]]] = deque()
         self.dones: deque[int] = deque()
         self.next = 0
         self.sent = self.pauses = 0
@@ -49,16 +49,19 @@ class Columns:
                 else random.getrandbits(32) & 0xBFFFFFFF
                 for _ in range(self.p)
             ]
-            data = [0x7FC00000 if d & 0x7FFFFFFF > 0x7F800000 else d for d in data]
-            self.column = (addr, add, random.choice([(1 << self.p) - 1, random.getrandbits(self.p)]), data)
+            if add:
+                data = [0x7FC00000 if d & 0x7FFFFFFF > 0x7F800000 else d for d in data]
+            mask = 15 if add else random.choice([15, 15, 1, 4, 12, random.getrandbits(4)])
+            lanes = random.choice([(1 << self.p) - 1, random.getrandbits(self.p)])
+            self.column = (addr, add, mask, lanes, data)
         self.recent.append(self.column[0] if self.column else -1)
         self.dut.accumulate__valid.value = int(self.column is not None)
         if self.column:
-            addr, add, lanes, data = self.column
+            addr, add, mask, lanes, data = self.column
             bits = (self.words_total() - 1).bit_length()
             packed = sum(d << 32 * i for i, d in enumerate(data))
             self.dut.accumulate__column.value = (
-                addr | add << bits | lanes << bits + 1 | packed << bits + 1 + self.p
+                addr | add << bits | mask << bits + 1 | lanes << bits + 5 | packed << bits + 5 + self.p
             )
 
     def words_total(self) -> int:
@@ -75,19 +78,19 @@ class Columns:
         if due:
             self.dones.popleft()
         if self.column:
-            addr, add, lanes, data = self.column
+            addr, add, mask, lanes, data = self.column
             new = np.array(data, dtype=np.uint32)
             if add:
                 old = np.array([self.bench.memory.words[p][addr] for p in range(self.p)], dtype=np.uint32)
                 new = array.accumulate(old.view(np.float32), new.view(np.float32)).view(np.uint32)
-            self.writes.append((cycle + DONE - 1, addr, lanes, new.tolist()))
+            self.writes.append((cycle + DONE - 1, addr, mask, lanes, new.tolist()))
             self.dones.append(cycle + DONE)
             self.sent += 1
         while self.writes and self.writes[0][0] == cycle:
-            _, addr, lanes, values = self.writes.popleft()
+            _, addr, mask, lanes, values = self.writes.popleft()
             for p in range(self.p):
                 if lanes >> p & 1:
-                    self.bench.memory.write(p, addr, values[p], 15)
+                    self.bench.memory.write(p, addr, values[p], mask)
 
 
 class PsumBench(Bench):

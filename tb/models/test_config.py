@@ -39,7 +39,7 @@ def test_round_trip_and_digest():
             {"tensor": {"formats": ["bf17"]}},
             r"tensor.formats: number format must be one of .*bf16.*, not 'bf17'",
         ),
-        ({"tensor": {"formats": ["fp32"]}}, r"tensor.formats must be made of bf16, .*, not 'fp32'"),
+        ({"tensor": {"formats": ["int32"]}}, r"tensor.formats must be made of bf16, .*, not 'int32'"),
         ({"tensor": {"formats": []}}, r"tensor.formats must be a list of at least one format, not \[\]"),
         ({"tensor": {"formats": ["bf16", "bf16"]}}, r"free of repetitions"),
         ({"tensor": 3}, r"tensor must be a table, not 3"),

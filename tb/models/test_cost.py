@@ -1,12 +1,13 @@
 """Cost of an instruction: the rules of models.cost are what the simulated chip takes."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from models import cost
 from models.access import AccessPattern, row
-from models.config import find
+from models.config import TensorConfig, find
 from models.formats import DType
 from models.functions import SLOPED, ActFunc
 from models.gpsimd import GPSIMD_OPS
@@ -124,6 +125,55 @@ def test_matmul(name):
         late = cycles - sum(cost.alone(config, i) for i in instructions)
         # the first moving word may find its bank taken by the last stationary one
         assert late in (0, 1), (k, m, n)
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
+@pytest.mark.parametrize("dtype", [DType.UINT8, BF16, FP32], ids=lambda d: d.name)
+def test_transpose(name, dtype):
+    config, random = find(name), rng()
+    p = config.partitions
+    for k, m in [(p, p), (random.randint(1, p), random.randint(1, p))]:
+        fill = lambda prog, k=k, m=m: prog.tensor.transpose(  # noqa: E731
+            row(0, dtype, k, space=Space.PSUM), row(512, dtype, m), k=k, m=m
+        )
+        cycles, (instr,) = busy(config, Engine.TENSOR, fill)
+        assert cycles == cost.alone(config, instr), (k, m)
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
+def test_further_transposes(name):
+    config = find(name)
+    p, taken = config.partitions, []
+    for count in (3, 4, 5):
+
+        def fill(program, count=count):
+            for i in range(count):
+                program.tensor.transpose(
+                    row(4 * p * i, FP32, p, space=Space.PSUM), row(512, FP32, p), k=p, m=p
+                )
+
+        cycles, instructions = busy(config, Engine.TENSOR, fill)
+        taken.append(cycles)
+    most = cost.FURTHER_TRANSPOSE.cycles(config, instructions[-1])
+    assert all(p < b - a <= most for a, b in itertools.pairwise(taken))
+
+
+def test_fp32_matmul():
+    nano = find("nano")
+    config = replace(nano, tensor=TensorConfig(formats=(*nano.tensor.formats, FP32)))
+    taken = []
+    for n, count in ((1, 1), (37, 1), (40, 3), (40, 4)):
+
+        def fill(p, n=n, count=count):
+            p.tensor.load_stationary(row(0, FP32, 8), k=8, m=8)
+            for _ in range(count):
+                p.tensor.matmul(row(0, FP32, n, space=Space.PSUM), row(512, FP32, n), k=8, m=8)
+
+        cycles, instructions = busy(config, Engine.TENSOR, fill)
+        taken.append(cycles)
+        if count == 1:
+            assert cycles - sum(cost.alone(config, i) for i in instructions) in (0, 1), n
+    assert taken[3] - taken[2] == cost.FURTHER_MATMUL.cycles(config, instructions[-1])
 
 
 @pytest.mark.parametrize("loads", [False, True], ids=["one load", "a load each"])

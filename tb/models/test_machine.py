@@ -286,6 +286,25 @@ def test_scales_of_each_quadrant_come_from_its_own_partitions():
     assert np.array_equal(get(core, 0, "u4", (m, n), space=Space.PSUM), want.view(np.uint32))
 
 
+@pytest.mark.parametrize(
+    "kind", [DType.E4M3, DType.FP16, DType.FP32, DType.E2M1X4, DType.INT8], ids=lambda d: d.name
+)
+def test_transpose_moves_every_bit(kind):
+    """NaN payloads, signs of zero, infinities and subnormals: any bits, against NumPy's transpose."""
+    k, m, size = 5, 7, dtype_bytes(kind)
+    unsigned = f"u{size}"
+    values = np.random.default_rng([SEED, int(kind)]).integers(0, 1 << 8 * size, (k, m)).astype(unsigned)
+    values[0, :4] = [0, 1, 1 << 8 * size - 1, (1 << 8 * size) - 1]
+    p = Program(FULL)
+    p.tensor.transpose(
+        row(3 * size, kind, k, space=Space.PSUM), row(size, kind, m, part=4), k=k, m=m, update=None
+    )
+    core = run(p, lambda core: put(core, size, values, part=4))
+    assert np.array_equal(get(core, 3 * size, unsigned, (m, k), space=Space.PSUM), values.T)
+    assert core.psum.astype(np.int64).sum() == values.view(np.uint8).astype(np.int64).sum()
+    assert core.counters.columns == k
+
+
 # --- control ---------------------------------------------------------------------------------------------------------
 def test_semaphores_add_subtract_set_and_wrap():
     p = Program(NANO)

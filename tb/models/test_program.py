@@ -112,6 +112,23 @@ def test_matmul_must_match_the_load():
         p.tensor.matmul(row(0, DType.FP32, 257, space=Space.PSUM), row(0, DType.BF16, 257), k=8, m=8)
 
 
+def test_transpose_refuses_and_uses_up_the_weights():
+    p = Program(NANO)
+    dst = row(0, DType.INT16, 3, space=Space.PSUM)
+    for args, message in (
+        ((dst, W, 3, 7), r"src0 must have 7 elements and dst 3, not 8 and 3"),
+        ((row(0, DType.FP32, 3, space=Space.PSUM), W, 3, 8), r"dst must be as wide as src0's BF16, not FP32"),
+        ((row(0, DType.BF16, 3), W, 3, 8), r"dst must lie in PSUM, not SBUF"),
+        ((dst, W, 9, 8), r"parts must be from 1 to 8, not 9"),
+    ):
+        with pytest.raises(ProgramError, match=message):
+            p.tensor.transpose(args[0], args[1], k=args[2], m=args[3])
+    p.tensor.load_stationary(W, k=8, m=8)
+    p.tensor.transpose(dst, W, k=3, m=8)
+    with pytest.raises(ProgramError, match="needs a LOAD_STATIONARY before it"):
+        p.tensor.matmul(PS, X, k=8, m=8)
+
+
 def test_labels_and_semaphores_run_out():
     p = Program(NANO)
     p.sync.label("a")

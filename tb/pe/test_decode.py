@@ -8,7 +8,7 @@ import pytest
 from models import cast
 from models.formats import FLOATS, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import DIGITS, PeConfig
+from rtl.pe.operand import DIGITS, FP32_CODES, WORD, WORD_BITS, PeConfig
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
@@ -24,7 +24,7 @@ def _value(ctx, operand, pe, lane=None):
 
 
 @pytest.mark.parametrize("stationary", [False, True])
-@pytest.mark.parametrize("dtype", MAC_DTYPES)
+@pytest.mark.parametrize("dtype", [d for d in MAC_DTYPES if d != DType.FP32])
 def test_values(dtype, stationary):
     pe = PeConfig()
     dut = OperandDecoder(DecoderConfig(pe=pe, stationary=stationary), tiles=TileLibrary(inline=True))
@@ -72,6 +72,65 @@ def test_values(dtype, stationary):
                 ends = (ctx.get(dut.operand.sig[0]), ctx.get(dut.operand.sig[3]))
                 assert middle == (ends if stationary else ends[::-1])
             assert (ctx.get(dut.operand.neg) >> bit & 1) == np.signbit(value)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("formats", [MAC_DTYPES, (DType.FP32,)], ids=["all", "fp32"])
+def test_fp32_quarters(formats, stationary):
+    """The four digits of a stationary operand, or those of a moving one's passes, are its value; specials are told in every pass."""
+    pe = PeConfig(formats=formats)
+    dut = OperandDecoder(DecoderConfig(pe=pe, stationary=stationary), tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        corners = [0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001]
+        for word in corners + [random.getrandbits(32) for _ in range(400)]:
+            ctx.set(dut.word, word)
+            total = Fraction(0)
+            value = float(np.array([word], dtype=np.uint32).view(np.float32)[0])
+            for turn, code in enumerate(FP32_CODES[:1] if stationary else FP32_CODES):
+                ctx.set(dut.dtype, code)
+                await ctx.delay(1e-9)
+                operand = dut.operand
+                assert ctx.get(operand.nan) == np.isnan(value)
+                assert ctx.get(operand.inf) == np.isinf(value)
+                assert ctx.get(operand.zero) == (value == 0)
+                assert ctx.get(operand.more) == (turn > 0)
+                assert ctx.get(operand.move) == 0
+                assert ctx.get(operand.neg) == (15 if word >> 31 else 0)
+                parts = [_value(ctx, operand, pe, i) for i in range(DIGITS)]
+                if not stationary:
+                    assert parts == parts[:1] * DIGITS
+                total += sum(parts) if stationary else parts[0]
+            if np.isfinite(value):
+                assert total == Fraction(value)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("formats", [MAC_DTYPES, (DType.E2M1X4,), (DType.E4M3,)], ids=str)
+@pytest.mark.parametrize("stationary", [False, True])
+def test_words(stationary, formats):
+    """A stationary word lies below `active`; a moving one's row is active only where bit 0 is set."""
+    dut = OperandDecoder(
+        DecoderConfig(pe=PeConfig(formats=formats), stationary=stationary), tiles=TileLibrary(inline=True)
+    )
+    random = rng()
+
+    async def bench(ctx):
+        ctx.set(dut.dtype, WORD)
+        for _ in range(200):
+            word, active = random.getrandbits(32), random.getrandbits(1)
+            ctx.set(dut.word, word)
+            ctx.set(dut.scale, random.getrandbits(8))
+            ctx.set(dut.active, active)
+            await ctx.delay(1e-9)
+            assert ctx.get(dut.operand.move) == 1
+            assert ctx.get(dut.operand.active) == (active if stationary else active & word)
+            if stationary:
+                assert ctx.get(dut.operand.as_value()[:WORD_BITS]) == word
 
     simulate(dut, bench)
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from models.formats import MAC_CLASSES, MAC_DTYPES, PACKED, DType
+from models.formats import FP32_PASSES, MAC_CLASSES, MAC_DTYPES, PACKED, DType
 from rtl.pe.operand import PeConfig, element_format, exponent_range
 
 
@@ -15,6 +15,8 @@ def test_known_widths():
     assert PeConfig(formats=(DType.E4M3X4,)).sum_bits == 38
     assert PeConfig(formats=(DType.E5M2X4,)).sum_bits == 66
     assert PeConfig(formats=(DType.E2M1X4,)).sum_bits == 10
+    fp32 = PeConfig(formats=(DType.FP32,))
+    assert (fp32.digit_bits, fp32.max_shift, fp32.sum_bits) == (6, 18, 48)
     assert PeConfig(formats=(DType.BF16, DType.E4M3X4)).step.window == 63
 
 
@@ -35,14 +37,15 @@ def test_every_subset_has_room_for_all_its_classes():
         config = PeConfig(formats=(a, b))
         assert config.sum_bits >= max(PeConfig(formats=(f,)).sum_bits for f in (a, b))
         assert (
-            config.digit_bits * 2 >= max(element_format(f).sig_bits for f in (a, b) if f not in PACKED)
-            if any(f not in PACKED for f in (a, b))
+            config.digit_bits * 2 >= max(element_format(f).sig_bits for f in config.singles)
+            if config.singles
             else True
         )
+        assert config.digit_bits * FP32_PASSES >= 24 or DType.FP32 not in (a, b)
         assert any(a in c for c in MAC_CLASSES)
 
 
-@pytest.mark.parametrize("formats", [(), (DType.FP32,), (DType.BF16, DType.INT8)])
+@pytest.mark.parametrize("formats", [(), (DType.INT32,), (DType.BF16, DType.INT8)])
 def test_bad_formats(formats):
     with pytest.raises(ValueError, match="formats must be types that the array can multiply, not"):
         PeConfig(formats=formats)

@@ -7,10 +7,10 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from models.formats import FLOATS, MAC_CLASSES, MAC_DTYPES, PACKED
+from models.formats import FLOATS, FP32_PASSES, MAC_CLASSES, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import PeConfig
-from rtl.pe.pe import PRODUCT_LATENCY, STEP_LATENCY, ProcessingElement
+from rtl.pe.operand import FP32_CODES, WORD, PeConfig
+from rtl.pe.pe import MOVE_SETTLE, PRODUCT_LATENCY, STEP_LATENCY, ProcessingElement
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 from tb.models import exact
@@ -110,6 +110,46 @@ def _psum(random):
     return NAN if bits & 0x7FFFFFFF > 0x7F800000 else bits
 
 
+@pytest.mark.parametrize("formats", [MAC_DTYPES, (DType.E2M1X4,), (DType.BF16,)], ids=str)
+def test_words(formats):
+    """A weight's word or the partial sum, bit for bit, between products; the swap as soon after as it may be."""
+    dut = PeWithDecoders(PeConfig(formats=formats))
+    random = rng()
+
+    async def bench(ctx):
+        ctx.set(dut.s_dtype, WORD)
+        expected: deque[int | None] = deque()
+        pending: deque[tuple[bool, int] | None] = deque()
+        word = shadow = settle = 0
+        for n in range(600):
+            load = n == 0 or random.random() < 0.3
+            swap = n == 1 or (n > 1 and settle == 0 and random.random() < 0.5)
+            move = n > 0 and random.random() < 0.6
+            gives, active = random.random() < 0.5, random.random() < 0.8
+            if swap:
+                word = shadow
+            if load:
+                shadow = random.getrandbits(32)
+                ctx.set(dut.s_word, shadow)
+            settle = MOVE_SETTLE if move else max(settle - 1, 0)
+            ctx.set(dut.m_dtype, WORD if move else formats[0].value)
+            ctx.set(dut.m_word, random.getrandbits(32) & ~1 | gives)
+            for name, value in (("load", load), ("swap", swap), ("active", active), ("left", 0)):
+                ctx.set(getattr(dut, name), value)
+            pending.append((gives and active, word) if move else None)
+            psum = random.choice([0x7F800001, 0x80000000, 1, random.getrandbits(32)])
+            ctx.set(dut.psum_in, psum)
+            if n >= PRODUCT_LATENCY:
+                step = pending.popleft()
+                expected.append(None if step is None else step[1] if step[0] else psum)
+            if n >= PRODUCT_LATENCY + STEP_LATENCY:
+                want = expected.popleft()
+                assert want is None or ctx.get(dut.psum_out) == want
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
 @pytest.mark.parametrize("kinds", MAC_CLASSES, ids=lambda kinds: "-".join(sorted(k.name for k in kinds)))
 def test_steps_against_rationals(kinds):
     dut = PeWithDecoders(PeConfig(formats=MAC_DTYPES))
@@ -117,23 +157,27 @@ def test_steps_against_rationals(kinds):
 
     async def bench(ctx):
         weight = shadow = None
+        first = FP32_PASSES if DType.FP32 in kinds else 1
+        turn = -1
         expected: deque[int] = deque()
         pending: deque[tuple[bool, tuple, tuple]] = deque()
         for n in range(700):
-            load, swap, active = (
-                n == 0 or random.random() < 0.2,
-                n == 1 or random.random() < 0.2,
-                random.random() < 0.9,
-            )
+            load = n == 0 or random.random() < 0.2
+            m_dtype = random.choice(sorted(kinds))
+            passes = FP32_PASSES if m_dtype == DType.FP32 else 1
+            turn = (turn + 1) % passes
+            swap = turn == 0 and (n == first or random.random() < 0.2)
+            if turn == 0:
+                active = random.random() < 0.9
+                moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
             if swap:
                 weight = shadow
-            m_dtype = random.choice(sorted(kinds))
-            moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
             s_dtype = random.choice(sorted(kinds))
             stationary = (s_dtype, _word(random, s_dtype), random.choice([0, 120, 127, 130, 254]))
             left = random.choice([0, 0, 3]) if n else 0
             for side, (dtype, word, scale) in (("m", moving), ("s", stationary)):
-                ctx.set(getattr(dut, f"{side}_dtype"), dtype.value)
+                wide = side == "m" and dtype == DType.FP32
+                ctx.set(getattr(dut, f"{side}_dtype"), FP32_CODES[turn] if wide else dtype.value)
                 ctx.set(getattr(dut, f"{side}_word"), word)
                 ctx.set(getattr(dut, f"{side}_scale"), scale)
             ctx.set(dut.active, active)
@@ -142,7 +186,7 @@ def test_steps_against_rationals(kinds):
             ctx.set(dut.left, left)
             if load and left == 0:
                 shadow = stationary
-            pending.append((active, weight, moving) if weight else None)
+            pending.append((active, weight, moving) if weight and turn == passes - 1 else None)
             psum = _psum(random)
             ctx.set(dut.psum_in, psum)
             if n >= PRODUCT_LATENCY:

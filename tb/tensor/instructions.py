@@ -1,4 +1,4 @@
-"""Random LOAD_STATIONARY and MATMUL instructions for the nano core, and the functional model that runs them."""
+"""Random LOAD_STATIONARY, MATMUL and TRANSPOSE instructions for the nano core, and the functional model that runs them."""
 
 import random
 from dataclasses import replace
@@ -95,9 +95,26 @@ class Generator:
         aps = _operand(random.choice(partners), n, self.k) | {"dst": dst}
         return encode(Instruction(Opcode.MATMUL, fields, aps))
 
+    def transpose(self) -> bytes:
+        """Elements of any type, into any type of that width; now and then all to one address. MATMULs need new weights after it."""
+        k, m = random.choice([1, 2, P - 1, P, P]), random.choice([1, 3, P, P])
+        size = random.choice([1, 2, 4])
+        kinds = [d for d in DType if dtype_bytes(d) == size]
+        addr, dims = _columns(size, m, CONFIG.sbuf.bytes_per_partition)
+        part = random.choice([q for q in range(0, P, P // 4) if q + k <= P])
+        src = AccessPattern(addr, random.choice(kinds), dims, Space.SBUF, part)
+        addr, dims = _columns(size, k, CONFIG.psum.bytes_per_partition)
+        part = random.choice([q for q in range(0, P, P // 4) if q + m <= P])
+        dst = AccessPattern(addr, random.choice(kinds), dims, Space.PSUM, part)
+        fields = {"parts": k, "cols": m} | random_update()
+        return encode(Instruction(Opcode.TRANSPOSE, fields, {"src0": src, "dst": dst}))
+
     def batch(self, count: int) -> list[bytes]:
-        """Instructions that start with a load; loads without a matmul and matmuls without a new load occur."""
+        """Instructions that start with a load; loads without a matmul and matmuls without a new load occur; transposes among them."""
         out = [self.load()]
         while len(out) < count:
+            if random.random() < 0.2:
+                out += [self.transpose() for _ in range(random.choice([1, 1, 2]))]
+                out.append(self.load())
             out.append(self.load() if random.random() < 0.4 else self.matmul())
         return out

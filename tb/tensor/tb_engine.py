@@ -13,7 +13,7 @@ from models import array, encoding
 from models.access import row
 from models.encoding import Instruction, encode
 from models.fault import Fault
-from models.formats import DType
+from models.formats import DType, dtype_bytes
 from models.isa import Engine, ErrorCode, Opcode, Space
 from rtl.interfaces import psum_addr_bits
 from rtl.memory.psum import PSUM_HAZARD
@@ -119,15 +119,17 @@ class Harness:
 
     def accept(self) -> None:
         word = self.queue.popleft()
-        if int.from_bytes(word[:1], "little") == Opcode.MATMUL:
-            ap = encoding.raw_ap(word, "src0")
+        if word[0] in (Opcode.MATMUL, Opcode.TRANSPOSE):
+            ap = encoding.raw_ap(word, "dst")
             self.promised += ap["count0"] * ap["count1"] * ap["count2"] * ap["count3"]
         self.sent.append((word, self.index, self.promised))
         self.index, self.offered = self.index + 1, False
 
     def column(self, bits: str) -> None:
         head = int(bits[32 * P :], 2)
-        addr, add, lanes = head & (1 << BITS) - 1, head >> BITS & 1, head >> BITS + 1
+        addr, add, lanes = head & (1 << BITS) - 1, head >> BITS & 1, head >> BITS + 5
+        mask = sum(0xFF << 8 * i for i in range(4) if head >> BITS + 1 + i & 1)
+        assert mask == 0xFFFFFFFF or not add
         # Array columns that never held weights are unknown in Icarus, and nobody may take them.
         words = [bits[32 * (P - 1 - i) : 32 * (P - i)] for i in range(P)]
         data = np.array([int(w, 2) if lanes >> i & 1 else 0 for i, w in enumerate(words)], dtype=np.uint32)
@@ -140,7 +142,8 @@ class Harness:
             new = array.accumulate(self.psum[:, addr].copy().view(np.float32), new)
         for lane in range(P):
             if lanes >> lane & 1:
-                self.psum[lane, addr] = new.view(np.uint32)[lane]
+                kept = int(self.psum[lane, addr]) & ~mask
+                self.psum[lane, addr] = kept | int(new.view(np.uint32)[lane]) & mask
         self.dones.append(self.cycles + PSUM_HAZARD)
 
     def update(self, payload: int) -> None:
@@ -198,8 +201,36 @@ async def random_batches(dut: Any) -> None:
     assert bench.updates > params()["batches"]
 
 
+def _illegal_transpose(generator: Generator) -> bytes:
+    """A TRANSPOSE of a wrong shape, type, place, or into a partition that is not there."""
+    word = bytearray(generator.transpose())
+    k, m = word[16], word[17]
+    changes = [
+        (16, 0),
+        (16, P + 1),
+        (16, 1 + k % P),
+        (17, 1 + m % P),
+        (17, P + 1),
+        (20, 1),
+        (32 + 4, 0),
+        (64 + 4, 1),
+        (32 + 5, 15),
+        (64 + 5, 15),
+        (32 + 5, int(DType.BF16 if dtype_bytes(DType(word[37])) != 2 else DType.INT32)),
+        (64 + 6, 1),
+        (32 + 6, 1),
+        (32 + 6, P),
+        (32 + 30, k + 1),
+    ]
+    at, value = random.choice(changes)
+    word[at] = value
+    return bytes(word)
+
+
 def _illegal(generator: Generator) -> bytes:
     """An instruction that one field makes illegal."""
+    if random.random() < 0.3:
+        return _illegal_transpose(generator)
     word = bytearray(generator.load() if random.random() < 0.4 else generator.matmul(5))
     is_matmul = word[0] == Opcode.MATMUL
     changes = [
@@ -241,6 +272,14 @@ async def faults(dut: Any) -> None:
         first = generator.batch(random.choice([1, 2, 5]))
         if n % 2:
             wrong = _illegal(generator)
+        elif random.random() < 0.3:
+            source, target = row(64, DType.FP32, 5), row(0, DType.FP32, 3, space=Space.PSUM)
+            if random.random() < 0.5:
+                source = row(CONFIG.sbuf.bytes_per_partition - 8, DType.FP32, 5)
+            else:
+                target = row(CONFIG.psum.bytes_per_partition - 4, DType.FP32, 3, space=Space.PSUM)
+            fields = {"parts": 3, "cols": 5}
+            wrong = encode(Instruction(Opcode.TRANSPOSE, fields, {"src0": source, "dst": target}))
         elif random.random() < 0.5:
             far = row(CONFIG.sbuf.bytes_per_partition - 8, DType.BF16, 5 + random.randrange(20))
             generator.k, generator.m, generator.dtype = 3, 5, DType.BF16
