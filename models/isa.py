@@ -180,7 +180,8 @@ SMALL = (
         "imm0",
         24,
         4,
-        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element",
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; "
+        "MATCH_REPLACE8: what is put in",
     ),
     Field(
         "imm1",
@@ -265,6 +266,9 @@ class Opcode(enum.IntEnum):
     MX_SCALE = 0x3C
     MX_CAST = 0x3D
     ACTIVATE = 0x40
+    MAX8 = 0x60
+    FIND_INDEX8 = 0x61
+    MATCH_REPLACE8 = 0x62
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +404,26 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
         "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1 (PRELU and D_PRELU: -0, imm1 is their slope), or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
+    ),
+    Opcode.MAX8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst (8 elements) = cast(the 8 largest of src0's 8 to 16384 elements), in the order of MAX, from the largest on, duplicates kept",
+    ),
+    Opcode.FIND_INDEX8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst (8 elements, UINT16, UINT32 or INT32) = cast(imm0 (INT32) + the number, modulo 2^32, as FP32, of the first of src0's 8 to 16384 elements "
+        "that is src1's value and that no value before it took); +Inf is cast, which gives the type's largest number, where there is none. Values are "
+        "the same when their FP32 codes are: -0 is not +0, NaN is NaN",
+    ),
+    Opcode.MATCH_REPLACE8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0, with imm0 in the places that FIND_INDEX8 finds for src1's 8 values); 8 to 16384 elements",
     ),
 }
 
