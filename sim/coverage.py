@@ -20,7 +20,7 @@ BENCHES = {
 """cocotb benches that compare an engine with the functional model, instruction by instruction, under stalls."""
 MODELS = {
     Engine.TENSOR: ("models/machine.py",),
-    Engine.VECTOR: ("models/mx.py", "models/elements.py"),
+    Engine.VECTOR: ("models/mx.py", "models/ranking.py", "models/elements.py"),
     Engine.SCALAR: ("models/scalar.py",),
     None: ("models/flow.py", "models/machine.py"),
 }
@@ -28,6 +28,7 @@ BUILDERS = (
     "models/program.py",
     "models/element_stream.py",
     "models/mx_stream.py",
+    "models/ranking_stream.py",
     "models/control_flow.py",
 )
 PAGES = ("docs/programming.md", "docs/control.md", "docs/scalar.md", "docs/array.md", "docs/memory.md")
