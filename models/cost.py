@@ -16,6 +16,9 @@ from models.isa import AluOp, Engine, Flag, Opcode
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
 
+GATHER_SLOTS = 8
+"""Elements of every lane that LOCAL_GATHER looks for in one walk over its source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -69,6 +72,20 @@ def _activate(config: ChipConfig, instr: Instruction) -> int:
     return full * steps(ActFunc(instr.fields.get("op0", 0))) - (full - n) + 24
 
 
+def _levels(config: ChipConfig) -> int:
+    """Levels of a binary tree over the partitions."""
+    return (config.partitions - 1).bit_length()
+
+
+def _gather(config: ChipConfig, instr: Instruction) -> int:
+    n, r = _elements(instr), instr.aps["src0"].size
+    return -(-n // GATHER_SLOTS) * (r + 6) + 2 * n + 20
+
+
+def _partition_reduce(config: ChipConfig, instr: Instruction) -> int:
+    return 4 * _elements(instr) + 7 * _levels(config) + 20
+
+
 COSTS: dict[Opcode, Cost] = {
     Opcode.LOAD_STATIONARY: Cost("M + 11", lambda config, instr: instr.fields["cols"] + 11),
     Opcode.MATMUL: Cost("N + 3 P + 20", lambda config, instr: _elements(instr) + 3 * config.partitions + 20),
@@ -86,6 +103,10 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
     Opcode.MX_SCALE: Cost("4 N + 17", lambda config, instr: 4 * _elements(instr) + 17),
     Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
+    Opcode.IOTA: Cost("N + log2 P + 15", lambda config, instr: _elements(instr) + _levels(config) + 15),
+    Opcode.AFFINE_SELECT: Cost("N + 20", lambda config, instr: _elements(instr) + 20),
+    Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 20, R elements of src0", _gather),
+    Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 20", _partition_reduce),
     Opcode.MAX8: Cost("R + 31, R elements of src0", lambda config, instr: _ranked(instr) + 31),
     Opcode.FIND_INDEX8: Cost("R + 40, R elements of src0", lambda config, instr: _ranked(instr) + 40),
     Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),

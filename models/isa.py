@@ -18,6 +18,7 @@ class Engine(enum.IntEnum):
     VECTOR = 1
     SYNC = 2
     SCALAR = 3
+    GPSIMD = 4
 
 
 class Space(enum.IntEnum):
@@ -107,7 +108,7 @@ class Flag(enum.IntFlag):
     ACCUMULATE = 1
     """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX). ACTIVATE: into the scalar engine's own, with ADD."""
     SATURATE = 2
-    """Vector: finite overflow and Inf become the destination's largest finite value."""
+    """Vector, scalar, gpsimd: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
     """TENSOR_SCALAR, EXPONENTIAL: operand 0 is the one element a partition that src1 points at, instead of imm0. ACTIVATE: the bias, instead of imm1."""
     REVERSE0 = 8
@@ -138,6 +139,8 @@ class ErrorCode(enum.IntEnum):
     """An instruction could not be fetched: address beyond memory, misaligned, or an AXI error response."""
     WATCHDOG = 8
     """Nothing in the core made progress for WATCHDOG cycles while this engine waited for a semaphore, or ran in a loop that issues nothing."""
+    INDEX_RANGE = 9
+    """LOCAL_GATHER: an index is not below src0's number of elements; the address is the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +183,13 @@ SMALL = (
         "imm0",
         24,
         4,
-        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; "
-        "MATCH_REPLACE8: what is put in",
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
     ),
     Field(
         "imm1",
         28,
         4,
-        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT: what is not selected",
+        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
     ),
 )
 
@@ -266,6 +268,10 @@ class Opcode(enum.IntEnum):
     MX_SCALE = 0x3C
     MX_CAST = 0x3D
     ACTIVATE = 0x40
+    IOTA = 0x50
+    AFFINE_SELECT = 0x51
+    LOCAL_GATHER = 0x52
+    PARTITION_REDUCE = 0x53
     MAX8 = 0x60
     FIND_INDEX8 = 0x61
     MATCH_REPLACE8 = 0x62
@@ -404,6 +410,33 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "op0", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
         "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1 (PRELU and D_PRELU: -0, imm1 is their slope), or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
+    ),
+    Opcode.IOTA: OpInfo(
+        frozenset({Engine.GPSIMD}),
+        ("parts", "flags", "imm0"),
+        ("dst", "src1"),
+        "dst = cast(v), v = src1's addr + lane * imm0 + the sum of src1's strides times the element's place in each dimension: integers modulo "
+        "2^32, lanes from 0; src1 is in no memory, its space, dtype and part are 0. INT32 and UINT32 take v's bits; other types v as INT32, through FP32",
+    ),
+    Opcode.AFFINE_SELECT: OpInfo(
+        frozenset({Engine.GPSIMD}),
+        ("parts", "op0", "flags", "imm0", "imm1"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0 where v op0 0, elsewhere imm1), v as of IOTA, INT32; op0 compares",
+    ),
+    Opcode.LOCAL_GATHER: OpInfo(
+        frozenset({Engine.GPSIMD}),
+        ("parts", "flags"),
+        ("dst", "src0", "src1"),
+        "dst[i] = cast(src0[src1[i]]) in each partition by itself, elements counted in walking order; src1 UINT16, INT32 or UINT32; src0 at most 65536 "
+        "elements; equal types copy bits. An index that is not below src0's elements is INDEX_RANGE",
+    ),
+    Opcode.PARTITION_REDUCE: OpInfo(
+        frozenset({Engine.GPSIMD}),
+        ("parts", "op0", "flags"),
+        ("dst", "src0"),
+        "dst, of one partition = cast(op0 over src0's partitions, element by element), in FP32: lanes from `parts` up to P hold op0's identity; lanes 2k "
+        "and 2k + 1 become lane k, until one is left. op0: add, mul, max, min, abs_max",
     ),
     Opcode.MAX8: OpInfo(
         frozenset({Engine.VECTOR}),

@@ -17,6 +17,7 @@ from models.elements import VECTOR_OPS, ElementEngines
 from models.fault import Fault, legal
 from models.formats import MAC_CLASSES, PACKED, DType
 from models.fp import PARTIALS
+from models.gpsimd import GPSIMD_OPS, GpsimdEngine
 from models.image import Image, check_fits
 from models.isa import (
     CONTROL,
@@ -79,7 +80,7 @@ class Counters:
     dma_bytes: int = 0
 
 
-class Core(ElementEngines, ScalarEngine):
+class Core(ElementEngines, ScalarEngine, GpsimdEngine):
     """State and behaviour of one core."""
 
     def __init__(self, chip: "Machine", number: int):
@@ -163,6 +164,8 @@ class Core(ElementEngines, ScalarEngine):
             self._scalar(opcode, word, raw)
         elif opcode in VECTOR_OPS:
             self._vector(opcode, word, raw)
+        elif opcode in GPSIMD_OPS:
+            self._gpsimd(opcode, word, raw)
 
     # --- tensor ----------------------------------------------------------------------------------------------
     def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:

@@ -18,6 +18,7 @@ from models.control_flow import ControlFlow
 from models.emitter import Register
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
+from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 from models.mx_stream import MxInstructions
 from models.ranking_stream import RankingInstructions
@@ -64,7 +65,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, RankingInstructions, MxInstructions):
+class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):
@@ -245,6 +246,11 @@ class Program:
     def scalar(self) -> Stream:
         """The scalar engine's stream."""
         return self.streams[Engine.SCALAR]
+
+    @property
+    def gpsimd(self) -> Stream:
+        """The gpsimd engine's stream."""
+        return self.streams[Engine.GPSIMD]
 
     @property
     def sync(self) -> Stream:

@@ -10,6 +10,7 @@ from models.config import ChipConfig
 from models.isa import Engine
 from rtl.control.unit import ControlUnit
 from rtl.dma.engine import DmaEngine
+from rtl.gpsimd.engine import GpsimdEngine
 from rtl.interfaces import BurstReadSignature, BurstWriteSignature, CoreControlSignature
 from rtl.lib.register_slice import RegisterSlice, SliceConfig
 from rtl.memory.psum import Psum
@@ -56,6 +57,7 @@ class Core(wiring.Component):
             "tensor": TensorEngine,
             "vector": VectorEngine,
             "scalar": ScalarEngine,
+            "gpsimd": GpsimdEngine,
             "dma": DmaEngine,
             "sbuf": Sbuf,
             "psum": Psum,
@@ -64,7 +66,7 @@ class Core(wiring.Component):
         for name, cls in blocks.items():
             placed[name] = self.tiles.place(cls, self.config)
             m.submodules[name] = DomainRenamer("inside")(placed[name])
-        control, tensor, vector, scalar, dma, sbuf, psum = placed.values()
+        control, tensor, vector, scalar, gpsimd, dma, sbuf, psum = placed.values()
 
         connect(m, control.control, flipped(self.control))
         for i, port in enumerate([*(getattr(control, f"fetch{e.value}") for e in Engine), dma.read]):
@@ -74,12 +76,14 @@ class Core(wiring.Component):
         for name in ("req", "data"):
             self._slice(m, f"write0_{name}", getattr(dma.write, name), getattr(self.write0, name))
         self._slice(m, "write0_done", self.write0.done, dma.write.done)
-        for name in ("tensor", "vector", "scalar", "dma"):
+        for name in ("tensor", "vector", "scalar", "gpsimd", "dma"):
             connect(m, getattr(control, name), placed[name].ctl)
 
         for name in TENSOR_PORTS:
             connect(m, getattr(tensor, name), getattr(sbuf, name))
         connect(m, tensor.accumulate, psum.accumulate)
+        connect(m, gpsimd.sbuf, sbuf.gpsimd)
+        connect(m, gpsimd.sbuf_w, sbuf.gpsimd_w)
         for memory, owner in (("sbuf", sbuf), ("psum", psum)):
             for i in range(2):
                 connect(m, getattr(vector, f"{memory}{i}"), getattr(owner, f"vector{i}"))

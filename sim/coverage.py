@@ -10,28 +10,39 @@ RTL = {
     Engine.TENSOR: "rtl/tensor/engine.py",
     Engine.VECTOR: "rtl/vector/engine.py",
     Engine.SCALAR: "rtl/scalar/engine.py",
+    Engine.GPSIMD: "rtl/gpsimd/engine.py",
 }
 """Who executes an engine's own instructions."""
 BENCHES = {
     Engine.TENSOR: "tb/tensor/tb_engine.py",
     Engine.VECTOR: "tb/vector/tb_engine.py",
     Engine.SCALAR: "tb/scalar/tb_engine.py",
+    Engine.GPSIMD: "tb/gpsimd/tb_engine.py",
 }
 """cocotb benches that compare an engine with the functional model, instruction by instruction, under stalls."""
 MODELS = {
     Engine.TENSOR: ("models/machine.py",),
     Engine.VECTOR: ("models/mx.py", "models/ranking.py", "models/elements.py"),
     Engine.SCALAR: ("models/scalar.py",),
+    Engine.GPSIMD: ("models/gpsimd.py",),
     None: ("models/flow.py", "models/machine.py"),
 }
 BUILDERS = (
     "models/program.py",
     "models/element_stream.py",
     "models/mx_stream.py",
+    "models/gpsimd_stream.py",
     "models/ranking_stream.py",
     "models/control_flow.py",
 )
-PAGES = ("docs/programming.md", "docs/control.md", "docs/scalar.md", "docs/array.md", "docs/memory.md")
+PAGES = (
+    "docs/programming.md",
+    "docs/control.md",
+    "docs/scalar.md",
+    "docs/gpsimd.md",
+    "docs/array.md",
+    "docs/memory.md",
+)
 """Pages that a person wrote; docs/isa.md has every instruction."""
 FUZZ = "sim/fuzz/ops.py"
 Row = tuple[Opcode, Engine | None]

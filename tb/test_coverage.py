@@ -10,6 +10,7 @@ from models.isa import CONTROL, OPS, Engine, Opcode
 from sim import coverage
 from sim.fuzz.ops import Generator
 from tb.dma import tb_engine as dma_bench
+from tb.gpsimd import instructions as gpsimd_bench
 from tb.scalar import tb_engine as scalar_bench
 from tb.tensor import instructions as tensor_bench
 from tb.vector import instructions as vector_bench
@@ -19,6 +20,7 @@ GENERATORS: dict[Engine, Callable[[], list[bytes]]] = {
     Engine.TENSOR: lambda: tensor_bench.Generator().batch(ASKED),
     Engine.VECTOR: lambda: [vector_bench.random_instruction() for _ in range(ASKED)],
     Engine.SCALAR: lambda: [scalar_bench.random_instruction() for _ in range(ASKED)],
+    Engine.GPSIMD: lambda: [gpsimd_bench.random_instruction() for _ in range(ASKED)],
 }
 
 

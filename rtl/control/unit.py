@@ -18,7 +18,7 @@ from rtl.lib.queue import Queue, QueueConfig
 from rtl.lib.stream_arbiter import StreamArbiter, StreamArbiterConfig
 from rtl.tiles import TileLibrary
 
-BLOCKS = ("tensor", "vector", "scalar", "dma")
+BLOCKS = ("tensor", "vector", "scalar", "gpsimd", "dma")
 """What instructions are issued to, in the order in which their errors win."""
 DMA_PENDING = 16
 
@@ -26,7 +26,7 @@ DMA_PENDING = 16
 class ControlUnit(wiring.Component):
     """Members
     -------
-    control: host side. fetch0 ...: instruction reads, one an engine. tensor, vector, scalar, dma: what instructions are issued to.
+    control: host side. fetch0 ...: instruction reads, one an engine. tensor, vector, scalar, gpsimd, dma: what instructions are issued to.
     columns: a moving column entered the array. chip_id: this chip's number.
     """
 
@@ -138,7 +138,8 @@ class ControlUnit(wiring.Component):
 
     def _dma(self, m: Module, regs: Any, sequencers: list[Any], arbiter: Any, target: Any) -> None:
         """One DMA for all streams: remember whose instructions it holds; they end in order."""
-        m.submodules.dma_owners = owners = self.tiles.place(Queue, QueueConfig(width=2, depth=DMA_PENDING))
+        bits = (len(Engine) - 1).bit_length()
+        m.submodules.dma_owners = owners = self.tiles.place(Queue, QueueConfig(width=bits, depth=DMA_PENDING))
         issue, update = self.dma.issue, self.dma.update
         served = Signal()
         m.d.comb += [

@@ -13,16 +13,16 @@ def sbuf_memory(config: ChipConfig) -> MemoryControllerConfig:
         partitions=config.partitions,
         bytes_per_partition=config.sbuf.bytes_per_partition,
         banks=config.sbuf.banks,
-        lane_reads=(*TENSOR_PORTS, "vector0", "vector1", "scalar"),
-        lane_writes=("vector_w", "scalar_w"),
+        lane_reads=(*TENSOR_PORTS, "vector0", "vector1", "scalar", "gpsimd"),
+        lane_writes=("vector_w", "scalar_w", "gpsimd_w"),
         preferred=("moving",),
         starvation_limit=config.core.starvation_limit,
     )
 
 
 class Sbuf(MemoryController):
-    """Lane reads `moving`, `moving_scale`, `stationary`, `stationary_scale`, `vector0`, `vector1`, `scalar`; lane writes `vector_w`, `scalar_w`;
-    `row_read` and `row_write`; `starving`. Latencies and order are MemoryController's.
+    """Lane reads `moving`, `moving_scale`, `stationary`, `stationary_scale`, `vector0`, `vector1`, `scalar`, `gpsimd`; lane writes `vector_w`,
+    `scalar_w`, `gpsimd_w`; `row_read` and `row_write`; `starving`. Latencies and order are MemoryController's.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):

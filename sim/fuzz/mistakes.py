@@ -7,6 +7,7 @@ from models import isa
 from models.config import ChipConfig
 from models.encoding import raw_ap, raw_fields
 from models.formats import DType, dtype_bytes
+from models.gpsimd import GPSIMD_OPS
 from models.image import Image
 from models.isa import INSTR_BYTES, Engine, ErrorCode, Field, Opcode
 
@@ -70,10 +71,19 @@ def _operand(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes
     name = rng.choice(aps)
     raw = raw_ap(word, name)
     values = {"dtype": rng.randint(100, 255), "space": rng.randint(2, 255), "part": 1}
+    if word[0] in GPSIMD_OPS:  # whose operands lie in SBUF
+        values["space"] = rng.choice([1, values["space"]])
     far = rng.randint(1 << 20, 1 << 24) * 4
     values["addr"] = rng.choice([far, raw["addr"] | 1]) if dtype_bytes(DType(raw["dtype"])) > 1 else far
     field = rng.choice(list(values))
     return [(isa.AP_OFFSETS[name], _AP[field], values[field])]
+
+
+def _index(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
+    """A gather from a source without elements: any index is beyond it."""
+    if word[0] != Opcode.LOCAL_GATHER:
+        return []
+    return [(isa.AP_OFFSETS["src0"], _AP[f"count{rng.randrange(isa.AP_DIMS)}"], 0)]
 
 
 def _dma(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
@@ -102,6 +112,7 @@ KINDS: dict[str, Callable[[random.Random, ChipConfig, Engine, bytes], list[Chang
     "never": _never,
     "small": _small,
     "operand": _operand,
+    "index": _index,
     "dma": _dma,
     "register": _register,
 }
@@ -110,6 +121,7 @@ CODES = {
     "never": {ErrorCode.WATCHDOG},
     "small": {ErrorCode.ILLEGAL_FIELD},
     "operand": {ErrorCode.ILLEGAL_FIELD, ErrorCode.SBUF_RANGE, ErrorCode.PSUM_RANGE},
+    "index": {ErrorCode.INDEX_RANGE},
     "dma": {ErrorCode.DMA_RANGE},
     "register": {ErrorCode.ILLEGAL_FIELD},
 }

@@ -24,6 +24,7 @@ from models.elements import (
 from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
+from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
@@ -103,6 +104,7 @@ class Generator:
             (5, self._vector),
             (1, self._mx),
             (2, self._activate),
+            (2, self._gpsimd),
             (3, self._matmul),
             (3, self._dma),
             (2, self._control),
@@ -301,6 +303,71 @@ class Generator:
         target, room = self._slot(), rng.choice([0, 0, 32])
         used = {"dst": self._pattern(target, 1, self._types()[0], self._part(parts), room=room)}
         return self._looped(Engine.SCALAR, Opcode.READ_ACCUMULATOR, fields, used, frozenset(), target, room)
+
+    def _gpsimd(self) -> Op:
+        rng = self.rng
+        opcode = rng.choice(GPSIMD_OPS)
+        parts, size, room = rng.randint(1, self.config.partitions), self._size(), rng.choice([0, 0, 32])
+        flags = rng.getrandbits(1) * int(Flag.SATURATE)
+        if opcode == Opcode.LOCAL_GATHER:
+            return self._gather(parts, size, flags)
+        fields = {
+            "parts": parts,
+            "flags": flags,
+            "imm0": rng.randint(-9, 9) & 0xFFFFFFFF,
+            "imm1": self._imm(),
+        }
+        d_type, s_type = self._types()
+        used: dict[str, AccessPattern] = {}
+        reads: set[Slot] = set()
+        if opcode != Opcode.IOTA:
+            source = self._slot(space=Space.SBUF)
+            used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room)
+            reads.add(source)
+            fields["op0"] = int(rng.choice(COMPARISONS if opcode == Opcode.AFFINE_SELECT else REDUCING))
+        if opcode != Opcode.PARTITION_REDUCE:
+            start = rng.choice([rng.randint(-40, 40) & 0xFFFFFFFF, rng.getrandbits(32)])
+            used["src1"] = AccessPattern(start, DType.FP32, tuple(self._dims(size)))
+        target = self._slot(space=Space.SBUF, apart=frozenset(reads))
+        written = 1 if opcode == Opcode.PARTITION_REDUCE else parts
+        used["dst"] = self._pattern(target, size, d_type, self._part(written), room=room)
+        return self._looped(Engine.GPSIMD, opcode, fields, used, frozenset(reads), target, room)
+
+    def _gather(self, parts: int, size: int, flags: int) -> Op:
+        """An IOTA that makes indices, and a LOCAL_GATHER of what they name."""
+        rng = self.rng
+        d_type, s_type = self._types()
+        source = self._slot(space=Space.SBUF)
+        place = self._slot(space=Space.SBUF, apart=frozenset({source}))
+        target = self._slot(space=Space.SBUF, apart=frozenset({source, place}))
+        src0 = self._pattern(source, self._size(), s_type, self._part(parts))
+        index = self._pattern(place, size, rng.choice(INDICES), self._part(parts))
+        dst = self._pattern(target, size, d_type, self._part(parts))
+        steps, multiplier, low, span = [(0, size)], 0, 0, 0
+        for _ in range(20):
+            tried = [(rng.randint(-3, 3), count) for _, count in self._dims(size)]
+            factor = rng.randint(-2, 2)
+            values = affine(AccessPattern(0, DType.FP32, tuple(tried)), parts, factor).view(np.int32)
+            if values.max() - values.min() < src0.size:
+                steps, multiplier = tried, factor
+                low, span = int(values.min()), int(values.max() - values.min())
+                break
+        start = rng.randint(0, src0.size - 1 - span) - low
+        numbers = AccessPattern(start & 0xFFFFFFFF, DType.FP32, tuple(steps))
+        making = {"parts": parts, "imm0": multiplier & 0xFFFFFFFF}
+        return Op(
+            Engine.GPSIMD,
+            (
+                Part(Opcode.IOTA, making, {"dst": index, "src1": numbers}),
+                Part(
+                    Opcode.LOCAL_GATHER,
+                    {"parts": parts, "flags": flags},
+                    {"dst": dst, "src0": src0, "src1": index},
+                ),
+            ),
+            frozenset({source}),
+            frozenset({place, target}),
+        )
 
     def _looped(
         self,

@@ -18,9 +18,14 @@ from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
 CONFIG = find("nano")
-OWN = {Engine.TENSOR: Opcode.MATMUL, Engine.VECTOR: Opcode.TENSOR_COPY, Engine.SCALAR: Opcode.ACTIVATE}
+OWN = {
+    Engine.TENSOR: Opcode.MATMUL,
+    Engine.VECTOR: Opcode.TENSOR_COPY,
+    Engine.SCALAR: Opcode.ACTIVATE,
+    Engine.GPSIMD: Opcode.IOTA,
+}
 NOPS = 20
-OWN_MIXED, DMA_MIXED = 24, 28
+OWN_MIXED, DMA_MIXED = 24, 32
 """First of a semaphore an engine that its own instructions and NOPs, or its DMAs, change in every mode: the order of updates shows."""
 FAULT_ADDR = 0x0001_0203_0405_0600
 
@@ -161,6 +166,7 @@ class World:
         counts["BUSY_TENSOR"] += busy["tensor"]
         counts["BUSY_VECTOR"] += busy["vector"]
         counts["BUSY_SCALAR"] += busy["scalar"]
+        counts["BUSY_GPSIMD"] += busy["gpsimd"]
         counts["BUSY_SYNC"] += any(job[1] == "sync" for job in self.jobs["dma"])
 
     async def ask(self, write, addr, value=0):

@@ -19,8 +19,9 @@ def test_ports() -> None:
         "vector0",
         "vector1",
         "scalar",
+        "gpsimd",
     )
-    assert memory.lane_writes == ("vector_w", "scalar_w")
+    assert memory.lane_writes == ("vector_w", "scalar_w", "gpsimd_w")
     assert memory.preferred == ("moving",)
 
 

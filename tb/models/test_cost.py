@@ -9,6 +9,7 @@ from models.access import AccessPattern, row
 from models.config import find
 from models.formats import DType
 from models.functions import SLOPED, ActFunc
+from models.gpsimd import GPSIMD_OPS
 from models.image import Image
 from models.isa import AluOp, Engine, Opcode, Space
 from models.program import Program
@@ -33,7 +34,7 @@ def busy(config, engine, fill):
 
 
 def fills(n, group, parts, function):
-    """A way to emit each vector and scalar instruction, with results of n elements."""
+    """A way to emit each vector, scalar and gpsimd instruction, with results of n elements."""
     dst, a, b = row(4096, FP32, n), row(0, FP32, n), row(0, FP32, n, space=Space.PSUM)
     grouped = AccessPattern(0, FP32, ((group, n), (1, group)))
     one = row(1024, FP32, 1)
@@ -78,9 +79,23 @@ def fills(n, group, parts, function):
             dst, a, function, accumulate=n % 2 == 0, slope=0.5 if function in SLOPED else None, **kwargs
         ),
         "scalar accumulators": lambda p: p.scalar.read_accumulator(row(4096, FP32, 1), **kwargs),
+        Opcode.IOTA: lambda p: p.gpsimd.iota(dst, ((1, n),), multiplier=7, **kwargs),
+        Opcode.AFFINE_SELECT: lambda p: p.gpsimd.affine_select(
+            dst, a, AluOp.IS_GE, ((-1, n),), -1e9, multiplier=1, **kwargs
+        ),
+        # memory starts as zeros: every index is the first element
+        Opcode.LOCAL_GATHER: lambda p: p.gpsimd.local_gather(
+            dst, row(0, FP32, group), row(1024, DType.UINT16, n), **kwargs
+        ),
+        Opcode.PARTITION_REDUCE: lambda p: p.gpsimd.partition_reduce(dst, a, AluOp.ADD, **kwargs),
     }
 
 
+OTHER_ENGINES = {
+    Opcode.ACTIVATE: Engine.SCALAR,
+    "scalar accumulators": Engine.SCALAR,
+    **dict.fromkeys(GPSIMD_OPS, Engine.GPSIMD),
+}
 KINDS = list(fills(1, 1, 1, ActFunc.RELU))
 
 
@@ -92,7 +107,7 @@ def test_elements(kind, name):
         fill = fills(
             n, random.randint(1, 6), random.randint(1, config.partitions), random.choice(list(ActFunc))
         )[kind]
-        engine = Engine.SCALAR if kind in (Opcode.ACTIVATE, "scalar accumulators") else Engine.VECTOR
+        engine = OTHER_ENGINES.get(kind, Engine.VECTOR)
         cycles, (instr,) = busy(config, engine, fill)
         assert cycles == cost.alone(config, instr, engine), f"{n} elements"
 

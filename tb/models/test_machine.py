@@ -313,6 +313,7 @@ def test_waiting_does_not_consume_and_engines_meet():
         Engine.VECTOR: 4,
         Engine.SYNC: 1,
         Engine.SCALAR: 1,
+        Engine.GPSIMD: 1,
     }
 
 

@@ -17,8 +17,8 @@ def test_each_kind_ends_in_its_error():
     base = rng().randrange(1 << 30)
     kinds: Counter[str] = Counter()
     codes = Counter()
-    for seed in range(base, base + 60):
-        image, kind = spoil(CONFIG, build(CONFIG, program(CONFIG, seed, 10), seed), random.Random(seed))
+    for seed in range(base, base + 100):
+        image, kind = spoil(CONFIG, build(CONFIG, program(CONFIG, seed, 24), seed), random.Random(seed))
         machine = Machine(CONFIG)
         machine.load(image)
         machine.run()

@@ -1,0 +1,1 @@
+"""GpSimd engine: numbers of elements, masks, gathers, reductions across partitions."""

@@ -1,0 +1,30 @@
+"""GpsimdEngine in Verilator and Icarus."""
+
+import pytest
+
+from rtl.gpsimd.engine import GpsimdEngine
+from sim.runner import run_bench
+from tb.vector.instructions import CONFIG
+
+
+def _run(simulator: str, instructions: int) -> None:
+    run_bench(
+        GpsimdEngine,
+        CONFIG,
+        "tb.gpsimd.tb_engine",
+        simulator=simulator,
+        parameters={"instructions": instructions},
+    )
+
+
+def test_engine() -> None:
+    _run("verilator", 60)
+
+
+def test_icarus() -> None:
+    _run("icarus", 8)
+
+
+@pytest.mark.regress
+def test_many() -> None:
+    _run("verilator", 2000)
