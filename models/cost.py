@@ -119,6 +119,26 @@ SCALAR_COSTS: dict[Opcode, Cost] = {
     Opcode.READ_ACCUMULATOR: Cost("18", lambda config, instr: 18),
 }
 """Rules of the scalar engine for what the vector engine has as well."""
+
+PACES: dict[Opcode, int] = {
+    Opcode.TENSOR_COPY: 1,
+    Opcode.TENSOR_TENSOR: 1,
+    Opcode.TENSOR_SCALAR: 1,
+    Opcode.SCALAR_TENSOR_TENSOR: 1,
+    Opcode.MEMSET: 1,
+    Opcode.TENSOR_COPY_PREDICATED: 1,
+    Opcode.TENSOR_TENSOR_SCAN: 5,
+    Opcode.EXPONENTIAL: 1,
+    Opcode.SELECT: 1,
+    Opcode.RANGE_SELECT: 1,
+}
+"""Cycles from one element to the next, where all its operands are touched at the same pace."""
+EMPTY = 7
+"""Cycles of an instruction without elements."""
+CHECK = 5
+"""Cycles from when an engine takes an instruction until it may start: patterns are measured, fields are checked."""
+READ = 6
+"""Cycles from a tensor instruction's start to its first column."""
 CONTROL = 8
 """Cycles of a NOP, a REGISTER, or a BRANCH that is not taken, in a straight line: the fetch's pace."""
 FURTHER_MATMUL = Cost("N + 5", lambda config, instr: _elements(instr) + 5)

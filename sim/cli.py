@@ -131,6 +131,32 @@ def run(
 
 
 @app.command()
+def cost(
+    image: Annotated[Path, typer.Argument(help="image to tell the cycles of")],
+    config: ConfigOption = "mini",
+    latency: Annotated[int, typer.Option(help="memory channel latency in cycles")] = 20,
+    limit: Annotated[int, typer.Option(help="most cycles that the program may take")] = 100_000_000,
+) -> None:
+    """Tell the cycles of an image without running it on data; see docs/timing.md for how well."""
+    from models.timing.chip import estimate
+
+    for key, value in (("--latency", latency), ("--limit", limit)):
+        if value < 1:
+            raise ValueError(f"{key} must be at least 1, not {value}")
+    cfg = configs.find(config)
+    told = estimate(cfg, images.load(image), latency=latency, limit=limit)
+    table = Table("core", "engine", "instructions", "busy", "waiting", "cycles")
+    for number, core in told.cores.items():
+        for n, (engine, times) in enumerate(core.engines.items()):
+            first = (str(number), f"{core.cycles:,}") if n == 0 else ("", "")
+            row = (engine.name.lower(), *(f"{v:,}" for v in (times.instructions, times.busy, times.waiting)))
+            table.add_row(first[0], *row, first[1])
+        table.add_row("", "dma", "", f"{core.dma_busy:,}", "", "")
+    console.print(table)
+    console.print(f"{told.cycles:,} cycles")
+
+
+@app.command()
 def accuracy(
     count: Annotated[int, typer.Option(help="FP32 arguments for each function")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="of the arguments")] = 1,

@@ -47,6 +47,8 @@ def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = No
         (("sim", "--config", "nano", "--images", "0"), ("images must be from 1 to 1797, not 0",)),
         (("netlist", "--config", "tera"), ("preset must be one of",)),
         (("run", "/nowhere.img"), ("/nowhere.img",)),
+        (("cost", "/nowhere.img"), ("/nowhere.img",)),
+        (("cost", "/nowhere.img", "--latency", "0"), ("--latency must be at least 1, not 0",)),
         (("disasm", "/nowhere.img"), ("/nowhere.img",)),
         (("asm", "/nowhere.s"), ("cannot read '/nowhere.s'",)),
     ],
@@ -123,6 +125,18 @@ def test_run_gives_the_models_image(tmp_path):
         done = tesela("run", str(path), "--config", "nano", "--simulator", simulator, "--out", str(out))
         assert done.returncode == 0, done.stderr
         assert images.load(out).segments == model(image).outputs(image).segments
+
+
+def test_cost(tmp_path):
+    path = tmp_path / "in.img"
+    vector_image(find("nano"), 6).save(path)
+    done = tesela("cost", str(path), "--config", "nano")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(" cycles")
+    for word in ("tensor", "vector", "scalar", "sync", "dma", "busy", "waiting"):
+        assert word in done.stdout
+    _refused("has not ended after 100 cycles", args=("cost", str(path), "--config", "nano", "--limit", "100"))
+    _refused("made for configuration", args=("cost", str(path), "--config", "mini"))
 
 
 def test_assemble_and_disassemble(tmp_path):
