@@ -63,6 +63,10 @@ def _exponential(config: ChipConfig, instr: Instruction) -> int:
     return _elements(instr) + (30 if instr.fields.get("flags", 0) & Flag.SRC1_SCALAR else 28)
 
 
+def _ranked(instr: Instruction) -> int:
+    return instr.aps["src0"].size
+
+
 def steps(function: ActFunc) -> int:
     """Cycles that the scalar engine takes for an element of every lane."""
     return len(library()[0][function]) + 1
@@ -116,6 +120,9 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.AFFINE_SELECT: Cost("N + 20", lambda config, instr: _elements(instr) + 20),
     Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 20, R elements of src0", _gather),
     Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 20", _partition_reduce),
+    Opcode.MAX8: Cost("R + 31, R elements of src0", lambda config, instr: _ranked(instr) + 31),
+    Opcode.FIND_INDEX8: Cost("R + 40, R elements of src0", lambda config, instr: _ranked(instr) + 40),
+    Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""

@@ -188,7 +188,7 @@ SMALL = (
         "imm0",
         24,
         4,
-        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT: INT32 number of the first element; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
     ),
     Field(
         "imm1",
@@ -278,6 +278,9 @@ class Opcode(enum.IntEnum):
     AFFINE_SELECT = 0x51
     LOCAL_GATHER = 0x52
     PARTITION_REDUCE = 0x53
+    MAX8 = 0x60
+    FIND_INDEX8 = 0x61
+    MATCH_REPLACE8 = 0x62
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +449,26 @@ OPS: dict[Opcode, OpInfo] = {
         ("dst", "src0"),
         "dst, of one partition = cast(op0 over src0's partitions, element by element), in FP32: lanes from `parts` up to P hold op0's identity; lanes 2k "
         "and 2k + 1 become lane k, until one is left. op0: add, mul, max, min, abs_max",
+    ),
+    Opcode.MAX8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst (8 elements) = cast(the 8 largest of src0's 8 to 16384 elements), in the order of MAX, from the largest on, duplicates kept",
+    ),
+    Opcode.FIND_INDEX8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst (8 elements, UINT16, UINT32 or INT32) = cast(imm0 (INT32) + the number, modulo 2^32, as FP32, of the first of src0's 8 to 16384 elements "
+        "that is src1's value and that no value before it took); +Inf is cast, which gives the type's largest number, where there is none. Values are "
+        "the same when their FP32 codes are: -0 is not +0, NaN is NaN",
+    ),
+    Opcode.MATCH_REPLACE8: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags", "imm0"),
+        ("dst", "src0", "src1"),
+        "dst = cast(src0, with imm0 in the places that FIND_INDEX8 finds for src1's 8 values); 8 to 16384 elements",
     ),
 }
 

@@ -15,13 +15,13 @@ from models.access import AccessPattern
 from models.checks import Checker, ProgramError
 from models.config import ChipConfig
 from models.control_flow import ControlFlow
-from models.element_stream import ElementInstructions
 from models.emitter import Register
 from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType, dtype_bytes
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 from models.mx_stream import MxInstructions
+from models.ranking_stream import RankingInstructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, ElementInstructions, MxInstructions, GpsimdInstructions):
+class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

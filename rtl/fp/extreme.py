@@ -15,15 +15,13 @@ def canonical(x: Value) -> Value:
     return Mux(is_nan(x), CANONICAL_NAN, x)
 
 
+def ordered(x: Value) -> Value:
+    """An unsigned number that grows with FP32 bits, downwards for negative ones; -0 < +0, and the canonical NaN above all."""
+    return Cat(x[:31] ^ x[31].replicate(31), ~x[31])
+
+
 def extreme(m: Module, name: str, a: Value, b: Value, largest: Value) -> Signal:
-    """maximum(a, b) where `largest`, else minimum(a, b): NaN wins, -0 < +0. Combinational.
-
-    The order of finite numbers is that of their bits, downwards for negative ones.
-    """
-
-    def ordered(x: Value) -> Value:
-        return Cat(x[:31] ^ x[31].replicate(31), ~x[31])
-
+    """maximum(a, b) where `largest`, else minimum(a, b): NaN wins, -0 < +0. Combinational."""
     out = Signal(32, name=f"{name}_extreme")
     greater = ordered(a) > ordered(b)
     m.d.comb += out.eq(Mux(is_nan(a) | is_nan(b), CANONICAL_NAN, Mux(greater == largest, a, b)))

@@ -32,12 +32,14 @@ from rtl.vector.lane import (
     EXP_LATENCY,
     FP32_CODE,
     LATENCY,
+    RANK_LATENCY,
     REDUCE_LATENCY,
     LaneConfig,
     SumLayout,
     VectorLane,
 )
 from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
+from rtl.vector.top8 import RankControl
 
 RESULTS = 24
 """Results on their way through the lanes or waiting to be written."""
@@ -55,7 +57,8 @@ class VectorEngine(wiring.Component):
     after `error_valid` on until `clear`; what was accepted before is forgotten.
 
     Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once (a reduction 25, and its groups are
-    filled up to a multiple of four elements; a scan takes five cycles for each element).
+    filled up to a multiple of four elements; a scan takes five cycles for each element;
+    eight given values and eight results of a list take a cycle each).
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -121,7 +124,7 @@ class VectorEngine(wiring.Component):
             readers[0].start.valid.eq(start & ~checked.fill),
             readers[0].start.payload.ap.eq(instr.src0),
             readers[0].start.payload.size.eq(log2_bytes(instr.src0.dtype)),
-            readers[1].start.valid.eq(start & (checked.pair | checked.scalar)),
+            readers[1].start.valid.eq(start & (checked.pair | checked.scalar | checked.given)),
             readers[1].start.payload.ap.eq(instr.src1),
             readers[1].start.payload.size.eq(log2_bytes(instr.src1.dtype)),
             writer.start.valid.eq(start),
@@ -152,7 +155,7 @@ class VectorEngine(wiring.Component):
         ]
         with m.If(start):
             m.d.sync += left.eq(checked.count)
-        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left, start, instr.imm0)
+        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left, start, instr.imm0, idle)
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
 
@@ -168,6 +171,7 @@ class VectorEngine(wiring.Component):
         left: Signal,
         start: Signal,
         first_number: Value,
+        idle: Signal,
     ) -> None:
         """Operands into the lanes while there is room for their results. `left`: elements that a fill has still to give."""
         p = self.config.partitions
@@ -182,14 +186,21 @@ class VectorEngine(wiring.Component):
         fire, enters, credit = Signal(), Signal(), Signal(range(RESULTS + 1), init=RESULTS)
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
+        rank = self._ranking(m, now, readers, idle, start | flush)
         there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
-            fire.eq(there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan),
+            fire.eq(
+                there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan & rank.open
+            ),
             four.eq(now.scale | now.pack),
             ends.eq(~four | turn.all()),
-            enters.eq((fire & ends) | groups.result),
+            enters.eq((fire & ends & ~now.listed) | groups.result | rank.result),
+            rank.element.eq(fire),
+            rank.room.eq((credit != 0) & ~flush),
             first.ready.eq((fire | groups.take) & ~now.fill),
-            second.ready.eq(Mux(now.pair, (fire & ends) | groups.take, now.scalar & ~have_scalar)),
+            second.ready.eq(
+                Mux(now.pair, (fire & ends) | groups.take, now.scalar & ~have_scalar) | rank.load
+            ),
             taken.eq(results.o.valid & results.o.ready),
         ]
         # one scalar, or the two bounds of a range, the first of which moves on
@@ -213,12 +224,12 @@ class VectorEngine(wiring.Component):
         with m.If(fire | (groups.take & now.fill)):
             m.d.sync += left.eq(left - 1)
         m.d.sync += credit.eq(credit - enters + taken)
-        under_way = Signal(max(REDUCE_LATENCY, EXP_LATENCY, DIVIDE_LATENCY))
+        under_way = Signal(max(REDUCE_LATENCY, EXP_LATENCY, DIVIDE_LATENCY, RANK_LATENCY))
         # what has left is not to be seen again where the next instruction's results take longer
         m.d.sync += under_way.eq(Mux(start, 0, (under_way << 1) | enters))
         with m.If(flush):
             m.d.sync += [credit.eq(RESULTS), under_way.eq(0), left.eq(0)]
-        imm = ~now.pair & ~now.scalar
+        imm = ~now.pair & ~now.scalar & ~now.given
         saturate, reverse0, negate = (f.bit_length() - 1 for f in (Flag.SATURATE, Flag.REVERSE0, Flag.NEGATE))
         m.d.comb += [
             groups.negate.eq(instr.flags[negate]),
@@ -244,7 +255,7 @@ class VectorEngine(wiring.Component):
             m.d.comb += [
                 lane.a.eq(Mux(now.fill, instr.imm0, first.payload.data[i])),
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], operand))),
-                lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
+                lane.c.eq(Mux(now.second | now.rank, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
                 lane.reverse0.eq(instr.flags[reverse0] & ~now.choose & ~now.select),
                 lane.flip.eq(instr.flags[reverse0]),
@@ -259,6 +270,7 @@ class VectorEngine(wiring.Component):
                 lane.span.number.eq(numbers.o),
                 lane.span.low.eq(scalar[i]),
                 lane.span.high.eq(high[i]),
+                lane.rank.eq(rank.control),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
                 lane.b_dtype.eq(Mux(imm | now.pack, FP32_CODE, instr.src1.dtype)),
@@ -289,6 +301,7 @@ class VectorEngine(wiring.Component):
             (now.exponential, EXP_LATENCY),
             (now.divide, DIVIDE_LATENCY),
             (now.scale, decode.LATENCY + SCALE_LATENCY),
+            (now.rank, RANK_LATENCY),
         ):
             with m.If(other):
                 m.d.comb += results.i.valid.eq(under_way[latency - 1])
@@ -319,6 +332,19 @@ class VectorEngine(wiring.Component):
             mx.leave.eq(leave.o[0]),
         ]
         return mx, leave.o[1:]
+
+    def _ranking(self, m: Module, now: Any, readers: list[Any], idle: Signal, restart: Value) -> Any:
+        """What leads the lanes' lists of eight values."""
+        m.submodules.rank = rank = self.tiles.place(RankControl, None)
+        m.d.comb += [
+            rank.start.eq(restart),
+            rank.on.eq(now.rank & ~idle),
+            rank.given.eq(now.given),
+            rank.listed.eq(now.listed),
+            rank.there.eq(readers[1].out.valid),
+            rank.last.eq(readers[0].out.payload.last),
+        ]
+        return rank
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

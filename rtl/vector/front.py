@@ -26,6 +26,7 @@ from models.elements import (
 from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
+from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, MOST_RANKED, RANKS
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
 from rtl.lib.element import log2_bytes
@@ -42,7 +43,8 @@ class CheckedLayout(data.StructLayout):
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
-    accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst.
+    accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst. rank, given, listed: see
+    rtl.vector.top8.
     """
 
     def __init__(self) -> None:
@@ -66,6 +68,9 @@ class CheckedLayout(data.StructLayout):
                 "recall": unsigned(1),
                 "scale": unsigned(1),
                 "pack": unsigned(1),
+                "rank": unsigned(1),
+                "given": unsigned(1),
+                "listed": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -167,6 +172,9 @@ class VectorFront(wiring.Component):
                         item.recall.eq(recall),
                         item.scale.eq(instr.opcode == Opcode.MX_SCALE),
                         item.pack.eq(instr.opcode == Opcode.MX_CAST),
+                        item.rank.eq(_one_of(instr.opcode, RANKS)),
+                        item.given.eq(_one_of(instr.opcode, GIVEN)),
+                        item.listed.eq(_one_of(instr.opcode, LISTED)),
                         item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
                         item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
@@ -206,7 +214,9 @@ class VectorFront(wiring.Component):
             for opcode, flags in VECTOR_OPS.items():
                 with m.Case(opcode.value):
                     m.d.comb += allowed.eq(flags)
-        second = pair | scalar
+        rank, given = _one_of(instr.opcode, RANKS), _one_of(instr.opcode, GIVEN)
+        listed, indexes = _one_of(instr.opcode, LISTED), instr.opcode == Opcode.FIND_INDEX8
+        second = pair | scalar | given
         sums, fresh, reverse1 = (instr.flags[_bit(f)] for f in (Flag.ACCUMULATE, Flag.FRESH, Flag.REVERSE1))
         op1_reduces = _one_of(instr.op1, IDENTITY) & ~reverse1
         op1_free = ~_one_of(instr.opcode, (*NO_OP1, Opcode.MX_CAST)) | (instr.op1 == 0)
@@ -235,15 +245,18 @@ class VectorFront(wiring.Component):
         element = (
             copy | (_one_of(dst.dtype, sorted(WRITABLE)) & (fill | _one_of(src0.dtype, sorted(READABLE))))
         ) & (~second | (_one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
+        element &= ~indexes | _one_of(dst.dtype, INDEXES)
         types = Mux(
             to_scale,
             floats & ((src0.part & quadrant) == 0),
             Mux(to_pack, floats & _one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
         )
+        due = Mux(listed, EIGHT, sizes["src0"])
         shape = (
             (~recall | (sizes["dst"] == 1))
-            & (fill | (Mux(mx, sizes["dst"] << (MX_PACK.bit_length() - 1), sizes["dst"]) == sizes["src0"]))
-            & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, sizes["dst"]))))
+            & (fill | (Mux(mx, sizes["dst"] << (MX_PACK.bit_length() - 1), sizes["dst"]) == due))
+            & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, Mux(given, EIGHT, sizes["dst"])))))
+            & (~rank | ((sizes["src0"] >= EIGHT) & (sizes["src0"] <= MOST_RANKED)))
             & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
         )
         legal = Signal()

@@ -15,7 +15,7 @@ from rtl.fp.extreme import canonical, extreme, is_nan
 from rtl.interfaces import mac_code_bits
 from rtl.lib.delay import Delay, DelayConfig
 from rtl.tiles import ClockedTile, TileLibrary
-from rtl.vector import groups
+from rtl.vector import groups, top8
 from rtl.vector.groups import ALU_LATENCY, OP_BITS, TAG_BITS, ReduceLayout
 
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + encode.LATENCY
@@ -26,6 +26,8 @@ EXP_LATENCY = LATENCY + exponential.LATENCY
 """The same for an exponential."""
 DIVIDE_LATENCY = LATENCY + divide.LATENCY - ALU_LATENCY
 """The same for a division, which takes the first ALU's place."""
+RANK_LATENCY = LATENCY + top8.LATENCY
+"""The same for what comes from the lane's list of eight values."""
 ONE = 0x3F800000
 """True, of comparisons and logical operations."""
 
@@ -155,7 +157,8 @@ class VectorLane(ClockedTile):
         which comes with them at the first ALU. select: to a, or to c where b is a zero (`flip`: where it is none). within: to a, or to c where
         span.number op0 span.low and span.number op1 span.high do not both hold.
     sums, mine: the accumulators, and whether this lane's change. recall: they are the elements, see ReduceLayout.tag.
-    All but `a`, `b`, `reduce`, `sums`, `span.number` and `divide_start` are held while results are under way.
+    rank: the list of eight values, with b as values and c as its `other`, see rtl.vector.top8; RANK_LATENCY cycles.
+    All but `a`, `b`, `reduce`, `sums`, `rank`, `span.number` and `divide_start` are held while results are under way.
     """
 
     def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
@@ -181,6 +184,7 @@ class VectorLane(ClockedTile):
                 "reduce": In(ReduceLayout()),
                 "sums": In(SumLayout()),
                 "span": In(SpanLayout()),
+                "rank": In(top8.RankLayout()),
                 "o": Out(32),
                 "zero": Out(1),
                 "exp": Out(8),
@@ -210,7 +214,15 @@ class VectorLane(ClockedTile):
         state = Mux(ctl.begin, ctl.identity, held)
         partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
         sums = self._accumulators(m, alu1.o)
-        element = Mux(self.recall, sums[ctl.tag], values[0])
+        m.submodules.top8 = eight = self.tiles.place(top8.Top8, None)
+        m.d.comb += [
+            eight.x.eq(values[0]),
+            eight.value.eq(values[1]),
+            eight.number.eq(self.span.number),
+            eight.other.eq(self.c),
+            eight.control.eq(self.rank),
+        ]
+        element = Mux(self.recall, sums[ctl.tag], Mux(self.rank.on, eight.o, values[0]))
         # what the second ALU works on
         first = self._first(m, alu0.o, values, late.o)
         m.d.comb += [

@@ -27,6 +27,7 @@ from models.functions import ActFunc
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
 from models.mx import MX_OPS
+from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 
 SLOT_BYTES = 512
 """Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
@@ -189,6 +190,10 @@ class Generator:
         flags = fields["flags"]
         d_type, s_type = self._types()
         room = rng.choice([0, 0, 32])
+        if opcode in RANKS:
+            size = max(size, EIGHT)
+        if opcode == Opcode.FIND_INDEX8:
+            d_type = rng.choice(INDEXES)
         if opcode == Opcode.TENSOR_REDUCE:
             fields["axes"] = rng.randint(1, 4)
         source = self._slot()
@@ -198,6 +203,8 @@ class Generator:
         if opcode not in NO_SOURCE:
             used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room, four=True)
             reads.add(source)
+            if opcode in LISTED:
+                count = EIGHT
             if opcode == Opcode.TENSOR_REDUCE:
                 count = used["src0"].outer(fields["axes"])
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(bool(flags & Flag.SRC1_SCALAR))
@@ -205,6 +212,11 @@ class Generator:
             other = self._slot()
             o_type = DType.FP32 if opcode == Opcode.RANGE_SELECT else rng.choice(sorted(READABLE))
             used["src1"] = self._pattern(other, extra or size, o_type, self._part(parts))
+            reads.add(other)
+        if opcode in GIVEN:
+            other = source if rng.random() < 0.7 else self._slot()
+            part = used["src0"].part if other == source else self._part(parts)
+            used["src1"] = self._pattern(other, EIGHT, s_type, part)
             reads.add(other)
         target = self._slot(apart=frozenset(reads))
         used["dst"] = self._pattern(target, count, d_type, self._part(parts), room=room)

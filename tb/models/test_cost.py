@@ -40,6 +40,7 @@ def fills(n, group, parts, function):
     grouped = AccessPattern(0, FP32, ((group, n), (1, group)))
     one = row(1024, FP32, 1)
     four, scales = row(0, FP32, 4 * n, space=Space.PSUM), row(2048, E8M0, n)
+    many, eight = row(0, FP32, n + 7), row(1024, FP32, 8)
     kwargs = {"parts": parts}
     return {
         Opcode.TENSOR_COPY: lambda p: p.vector.tensor_copy(dst, a, **kwargs),
@@ -67,6 +68,11 @@ def fills(n, group, parts, function):
         Opcode.SELECT: lambda p: p.vector.select(dst, a, b, 0.0, **kwargs),
         Opcode.RANGE_SELECT: lambda p: p.vector.range_select(
             dst, a, row(1024, FP32, 2), AluOp.IS_GE, AluOp.IS_LT, 0.0, **kwargs
+        ),
+        Opcode.MAX8: lambda p: p.vector.max8(row(4096, FP32, 8), many, **kwargs),
+        Opcode.FIND_INDEX8: lambda p: p.vector.find_index8(row(4096, DType.INT32, 8), many, eight, **kwargs),
+        Opcode.MATCH_REPLACE8: lambda p: p.vector.match_replace8(
+            row(4096, FP32, n + 7), many, eight, 0.0, **kwargs
         ),
         Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
         Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),

@@ -15,7 +15,16 @@ from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import CONFIG, Prefix, execute, new_core, random_contents, range_faults, results
+from tb.vector.instructions import (
+    CONFIG,
+    Prefix,
+    execute,
+    new_core,
+    random_contents,
+    range_faults,
+    read_first,
+    results,
+)
 
 U8 = NDArray[np.uint8]
 MAX_OVERHEAD = 25
@@ -193,9 +202,8 @@ class Harness:
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
             self.prefix.accumulators[:] = self.core.accumulators
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
-            ranged = encoding.raw_fields(word)["opcode"] == Opcode.RANGE_SELECT
-            bounds = encoding.ap_from_raw(encoding.raw_ap(word, "src1")) if ranged else None
-            self.prefix.bounds = bounds  # type: ignore[attr-defined]
+            whole = tuple(encoding.ap_from_raw(encoding.raw_ap(word, name)) for name in read_first(word))
+            self.prefix.whole = whole  # type: ignore[attr-defined]
             if limit:
                 assert execute(self.prefix, word) is None
             if np.array_equal(self.prefix.sbuf, self.sbuf.data) and np.array_equal(

@@ -16,6 +16,7 @@ from models.fp import COMPARISONS, IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
 from models.mx import MX_OPS
+from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 
 CONFIG = ChipConfig(
     name="vector",
@@ -49,13 +50,13 @@ class Judge(Core):
 
 
 class Prefix(Core):
-    """Does the first `limit` of an instruction's `results` only; `bounds` are read whole."""
+    """Does the first `limit` of an instruction's `results` only; patterns of `whole` are read from end to end."""
 
     limit = results = 0
-    bounds: AccessPattern | None = None
+    whole: tuple[AccessPattern, ...] = ()
 
     def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
-        if ap == self.bounds:
+        if ap in self.whole:
             return ap.addresses()
         group = max(1, ap.size // self.results)
         return ap.addresses()[: self.limit * group]
@@ -81,7 +82,7 @@ def allowed_flags(opcode: Opcode) -> int:
         Opcode.SELECT: int(Flag.REVERSE0) | sums,
         Opcode.RANGE_SELECT: sums,
     }
-    return 0 if opcode in MX_OPS else int(Flag.SATURATE) | own.get(opcode, 0)
+    return 0 if opcode in (*MX_OPS, Opcode.FIND_INDEX8) else int(Flag.SATURATE) | own.get(opcode, 0)
 
 
 def execute(core: Core, word: bytes) -> Fault | None:
@@ -114,8 +115,15 @@ def used_aps(word: bytes) -> list[str]:
     if opcode in NO_SOURCE:
         return ["dst"]
     scalar = opcode in SCALARS and raw["flags"] & Flag.SRC1_SCALAR
-    three = (*PAIRS, Opcode.RANGE_SELECT, Opcode.MX_CAST)
+    three = (*PAIRS, *GIVEN, Opcode.RANGE_SELECT, Opcode.MX_CAST)
     return ["dst", "src0", "src1"] if scalar or opcode in three else ["dst", "src0"]
+
+
+def read_first(word: bytes) -> tuple[str, ...]:
+    """Sources that an instruction has read from end to end before it writes its first result."""
+    opcode = Opcode(encoding.raw_fields(word)["opcode"])
+    values = ("src1",) if opcode in (*GIVEN, Opcode.RANGE_SELECT) else ()
+    return ("src0", *values) if opcode in LISTED else values
 
 
 def results(word: bytes) -> int:
@@ -137,7 +145,8 @@ def range_faults(word: bytes) -> dict[tuple[int, int], int]:
         bad = np.flatnonzero((addresses < 0) | (addresses + dtype_bytes(ap.dtype) > limit))
         if bad.size:
             group = max(1, ap.size // max(1, results(word)))
-            out[(int(code), int(addresses[bad[0]]) & 0xFFFFFFFF)] = int(bad[0]) // group
+            before = 0 if name in read_first(word) else int(bad[0]) // group
+            out[(int(code), int(addresses[bad[0]]) & 0xFFFFFFFF)] = before
     return out
 
 
@@ -228,6 +237,8 @@ def random_instruction(size: int | None = None) -> bytes:
         return _few_operands(opcode, size)
     if opcode in MX_OPS:
         return _mx(opcode, size)
+    if opcode in RANKS:
+        return _ranked(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -320,6 +331,51 @@ def _mx(opcode: Opcode, size: int | None) -> bytes:
             "src1": _scales(n // 4, [dst]),
         }
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
+
+
+def _ranked(opcode: Opcode, size: int | None) -> bytes:
+    """An instruction of the lanes' lists, whose values are often elements of src0."""
+    parts = random.randint(1, CONFIG.partitions)
+    n = max(EIGHT, random.choice(SIZES) if size is None else size)
+    fields = {"parts": parts}
+    s_type, d_type = random.choice(READABLE), random.choice(WRITABLE)
+    if random.random() < 0.6:
+        d_type, s_type = (random.choice([DType.FP32, DType.FP32, DType.BF16, DType.FP16]) for _ in range(2))
+    if opcode == Opcode.FIND_INDEX8:
+        d_type = random.choice(INDEXES)
+        fields["imm0"] = random.choice([0, 0, random.getrandbits(32), random.randint(-300, 300) & 0xFFFFFFFF])
+    else:
+        fields["flags"] = random.choice([0, int(Flag.SATURATE)])
+    if opcode == Opcode.MATCH_REPLACE8:
+        fields["imm0"] = fp32_bits()
+    in_place = opcode == Opcode.MATCH_REPLACE8 and random.random() < 0.3 and s_type in WRITABLE
+    d_type = s_type if in_place else d_type
+    while True:
+        dst = random_pattern(EIGHT if opcode in LISTED else n, d_type, parts, distinct=in_place)
+        aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+        if opcode not in GIVEN:
+            break
+        aps["src1"] = _eight_of(aps["src0"])
+        if random.random() < 0.3:
+            aps["src1"] = random_pattern(EIGHT, random.choice(READABLE), parts)
+        if in_place or _apart(dst, aps["src1"]):
+            break
+    return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
+
+
+def _eight_of(ap: AccessPattern) -> AccessPattern:
+    """Eight elements near those of a pattern, some of them twice."""
+    memory = CONFIG.sbuf if ap.space == Space.SBUF else CONFIG.psum
+    addresses, width = ap.addresses(), dtype_bytes(ap.dtype)
+    while True:
+        first = int(random.choice(addresses))
+        stride = random.choice([0, 1, -1, ap.dims[-1][0], random.randint(-9, 9)])
+        out = AccessPattern(
+            first, ap.dtype, ((stride, EIGHT // 2), (random.choice([0, stride]), 2)), ap.space, ap.part
+        )
+        reached = out.addresses()
+        if reached.min() >= 0 and reached.max() + width <= memory.bytes_per_partition:
+            return out
 
 
 def _source(size: int, dtype: DType, parts: int, dst: AccessPattern) -> AccessPattern:

@@ -12,6 +12,7 @@ from models.elements import COPIES, DIVIDES, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.formats import DType
 from models.fp import PARTIALS
 from models.isa import AluOp, Engine, Flag, Opcode
+from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
 from tb.vector.instructions import (
@@ -107,6 +108,9 @@ class Front:
                 "recall": recall,
                 "scale": op == Opcode.MX_SCALE,
                 "pack": op == Opcode.MX_CAST,
+                "rank": op in RANKS,
+                "given": op in GIVEN,
+                "listed": op in LISTED,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}
@@ -178,6 +182,25 @@ async def large_sizes(dut: Any) -> None:
             for d, count in enumerate(chosen):
                 word = put_ap(word, ap, f"count{d}", count)
         await front.check(word)
+
+
+@cocotb.test()
+async def how_many_are_ranked(dut: Any) -> None:
+    """Both ends of the number of elements that a list may come from, and of what it gives and is given."""
+    front = await _started(dut)
+    sizes = ((0, 1), (1, 7), (1, 8), (3, 3), (2, 8), (2, MOST_RANKED // 2), (1, MOST_RANKED + 1), (1, 0xFFFF))
+    for opcode in RANKS:
+        for size in sizes:
+            for same, given in ((True, (1, 8)), (False, (2, 4)), (True, (1, 7)), (False, (9, 1))):
+                word = random_instruction()
+                while encoding.raw_fields(word)["opcode"] != opcode:
+                    word = random_instruction()
+                dst = size if opcode not in LISTED or not same else (4, 2)
+                for ap, counts in (("src0", size), ("dst", dst), ("src1", given)):
+                    if ap in used_aps(word):
+                        for d, count in enumerate((1, *counts, 1)):
+                            word = put_ap(word, ap, f"count{d}", count)
+                await front.check(word, hasty=True)
 
 
 @cocotb.test()

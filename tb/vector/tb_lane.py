@@ -38,7 +38,7 @@ async def random_operations(dut: Any) -> None:
     """Types, operations, saturation and copies at random; inputs of the next run come in right behind the last result."""
     Clock(dut.clk, 10, unit="ns", impl="gpi").start()
     dut.rst.value = 0
-    for name in ("reduce", "sums", "span", *OFF):
+    for name in ("reduce", "sums", "span", "rank", *OFF):
         getattr(dut, name).value = 0
     await FallingEdge(dut.clk)
     for run in range(params()["runs"]):
