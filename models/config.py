@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models import isa
+from models import addressing
 from models.formats import MAC_DTYPES, MX_ROWS, DType, dtype_by_name
 
 PRESET_DIR = Path(__file__).parent / "presets"
@@ -59,7 +59,7 @@ class SbufConfig:
     def __post_init__(self) -> None:
         b = self.bytes_per_partition
         _need(
-            _power_of_two(b) and 1024 <= b <= isa.SBUF_PARTITION_STRIDE,
+            _power_of_two(b) and 1024 <= b <= addressing.SBUF_PARTITION_STRIDE,
             "sbuf.bytes_per_partition",
             "a power of two from 1024 to 1048576",
             b,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from models import array, encoding, flow, isa
+from models import addressing, array, encoding, flow, isa
 from models.access import AccessPattern
 from models.config import ChipConfig
 from models.elements import VECTOR_OPS, ElementEngines
@@ -132,7 +132,7 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
     def _fetch(self, state: EngineState) -> bytes:
         address = state.base + state.index * INSTR_BYTES
         if address % INSTR_BYTES or address + INSTR_BYTES > self.config.memory.bytes:
-            raise Fault(ErrorCode.FETCH_ERROR, isa.memory_address(address))
+            raise Fault(ErrorCode.FETCH_ERROR, addressing.memory_address(address))
         return self.chip.memory[address : address + INSTR_BYTES].tobytes()
 
     def _decode(self, engine: Engine, raw: dict[str, int]) -> Opcode:
@@ -257,22 +257,22 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         """A view of `n` bytes at a 64-bit address."""
         cfg = self.config
         chip, unit, offset = (
-            address >> isa.CHIP_SHIFT,
-            (address >> isa.UNIT_SHIFT) & 0xFF,
-            address & isa.OFFSET_MASK,
+            address >> addressing.CHIP_SHIFT,
+            (address >> addressing.UNIT_SHIFT) & 0xFF,
+            address & addressing.OFFSET_MASK,
         )
         bad = Fault(ErrorCode.DMA_RANGE, address)
-        if chip not in (isa.CHIP_LOCAL, self.chip.chip_id):
+        if chip not in (addressing.CHIP_LOCAL, self.chip.chip_id):
             raise bad
-        if unit == isa.UNIT_MEMORY:
+        if unit == addressing.UNIT_MEMORY:
             if offset + n > cfg.memory.bytes:
                 raise bad
             return self.chip.memory[offset : offset + n]
-        if unit != isa.UNIT_CORE0 + self.number:
+        if unit != addressing.UNIT_CORE0 + self.number:
             raise bad
-        psum = offset >= isa.CORE_PSUM_BASE
-        stride = isa.PSUM_PARTITION_STRIDE if psum else isa.SBUF_PARTITION_STRIDE
-        partition, start = divmod(offset - (isa.CORE_PSUM_BASE if psum else 0), stride)
+        psum = offset >= addressing.CORE_PSUM_BASE
+        stride = addressing.PSUM_PARTITION_STRIDE if psum else addressing.SBUF_PARTITION_STRIDE
+        partition, start = divmod(offset - (addressing.CORE_PSUM_BASE if psum else 0), stride)
         rows = self.psum if psum else self.sbuf
         if partition >= cfg.partitions or start + n > rows.shape[1]:
             raise bad

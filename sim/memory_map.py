@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models import isa, registers
+from models import addressing, registers
 from models.config import ChipConfig
 from models.isa import Space
 
@@ -33,7 +33,7 @@ def memory_map(config: ChipConfig) -> dict[str, Any]:
     spaces = [
         {
             "name": "MEMORY",
-            "address": isa.memory_address(0),
+            "address": addressing.memory_address(0),
             "bytes": config.memory.bytes,
             "stride": 0,
             "partitions": 1,
@@ -41,10 +41,10 @@ def memory_map(config: ChipConfig) -> dict[str, Any]:
     ]
     for core in range(config.cores):
         for space, size, stride in (
-            (Space.SBUF, config.sbuf.bytes_per_partition, isa.SBUF_PARTITION_STRIDE),
-            (Space.PSUM, config.psum.bytes_per_partition, isa.PSUM_PARTITION_STRIDE),
+            (Space.SBUF, config.sbuf.bytes_per_partition, addressing.SBUF_PARTITION_STRIDE),
+            (Space.PSUM, config.psum.bytes_per_partition, addressing.PSUM_PARTITION_STRIDE),
         ):
-            address = isa.core_address(core, space, 0, 0)
+            address = addressing.core_address(core, space, 0, 0)
             row = {"name": f"CORE{core}_{space.name}", "address": address, "bytes": size, "stride": stride}
             spaces.append(row | {"partitions": config.partitions})
     return {"registers": host, "spaces": spaces}

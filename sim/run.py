@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import registers
+from models.addressing import memory_address
 from models.config import ChipConfig
 from models.image import Image, check_fits
-from models.isa import Engine, ErrorCode, memory_address
+from models.isa import Engine, ErrorCode
 from models.machine import ErrorRecord
 from sim import icarus
 from sim.verilated import VerilatedChip

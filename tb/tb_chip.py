@@ -9,9 +9,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import registers
+from models.addressing import CHIP_LOCAL, memory_address
 from models.formats import DType
 from models.image import Image
-from models.isa import CHIP_LOCAL, Engine, ErrorCode, memory_address
+from models.isa import Engine, ErrorCode
 from models.registers import CHIP
 from rtl.core import READERS
 from tb.axi.tb_lite import HostPort

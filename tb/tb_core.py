@@ -8,9 +8,9 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
+from models.addressing import memory_address
 from models.formats import DType
 from models.image import Image
-from models.isa import memory_address
 from models.registers import CORE
 from rtl.core import READERS
 from tb.lib.burst_memory import BurstMemory, BurstReadPort, BurstWritePort

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from models import isa
+from models import addressing
 from models.isa import Engine, Space
 from models.timing.banks import Banks, Side
 from models.timing.busy import Busy
@@ -41,12 +41,12 @@ class _Place:
 
 
 def _place(address: int) -> _Place:
-    offset = address & isa.OFFSET_MASK
-    if (address >> isa.UNIT_SHIFT) & 0xFF == isa.UNIT_MEMORY:
+    offset = address & addressing.OFFSET_MASK
+    if (address >> addressing.UNIT_SHIFT) & 0xFF == addressing.UNIT_MEMORY:
         return _Place(None, offset)
-    if offset >= isa.CORE_PSUM_BASE:
-        return _Place(Space.PSUM, offset % isa.PSUM_PARTITION_STRIDE)
-    return _Place(Space.SBUF, offset % isa.SBUF_PARTITION_STRIDE)
+    if offset >= addressing.CORE_PSUM_BASE:
+        return _Place(Space.PSUM, offset % addressing.PSUM_PARTITION_STRIDE)
+    return _Place(Space.SBUF, offset % addressing.SBUF_PARTITION_STRIDE)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from amaranth import Cat, Module, Signal, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from models.isa import CHIP_LOCAL, CHIP_SHIFT, INSTR_BYTES, UNIT_MEMORY, UNIT_SHIFT
+from models.addressing import CHIP_LOCAL, CHIP_SHIFT, UNIT_MEMORY, UNIT_SHIFT
+from models.isa import INSTR_BYTES
 from rtl.interfaces import BEAT_BYTES, BurstReadSignature, InstrLayout
 from rtl.tiles import TileLibrary
 
@@ -48,7 +49,7 @@ class InstructionFetch(wiring.Component):
     stop: one cycle; forget everything fetched. Bursts under way are taken in and dropped; a start in the meantime waits for that.
     jump, jump_to: one cycle; go on with this instruction, counted from `address`. One that is held comes in the next cycle; for another,
         everything is forgotten and fetched anew.
-    chip_id: which chip field of an address is this chip's, besides isa.CHIP_LOCAL.
+    chip_id: which chip field of an address is this chip's, besides addressing.CHIP_LOCAL.
     out: FetchedLayout, in order. What cannot be fetched (misaligned, not this chip's memory, beyond its end, AXI error) is an item with
         `error`, and the last one.
     read: bursts of BEATS beats. idle: no burst under way.

@@ -6,8 +6,7 @@ from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from models.config import ChipConfig
-from models.isa import (
+from models.addressing import (
     CHIP_LOCAL,
     CHIP_SHIFT,
     CORE_PSUM_BASE,
@@ -17,6 +16,7 @@ from models.isa import (
     UNIT_MEMORY,
     UNIT_SHIFT,
 )
+from models.config import ChipConfig
 from rtl.interfaces import InstrLayout
 from rtl.tiles import TileLibrary
 

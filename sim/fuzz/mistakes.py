@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from models import isa
+from models import addressing, isa
 from models.config import ChipConfig
 from models.encoding import raw_ap, raw_fields
 from models.formats import DType, dtype_bytes
@@ -89,11 +89,11 @@ def _index(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
 def _dma(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
     if word[0] != Opcode.DMA:
         return []
-    beyond = isa.memory_address(
+    beyond = addressing.memory_address(
         config.memory.bytes - rng.choice([0, 1]) * (raw_fields(word)["row_bytes"] - 1)
     )
-    no_unit = isa.memory_address(0) | 0x7F << isa.UNIT_SHIFT
-    no_chip = 5 << isa.CHIP_SHIFT | isa.UNIT_MEMORY << isa.UNIT_SHIFT
+    no_unit = addressing.memory_address(0) | 0x7F << addressing.UNIT_SHIFT
+    no_chip = 5 << addressing.CHIP_SHIFT | addressing.UNIT_MEMORY << addressing.UNIT_SHIFT
     field = _DMA[rng.choice(["src", "dst"])]
     return [(0, field, rng.choice([beyond, no_unit, no_chip]))]
 

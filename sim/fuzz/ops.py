@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models import isa
+from models import addressing, isa
 from models.access import AccessPattern
 from models.config import ChipConfig
 from models.elements import (
@@ -28,6 +28,7 @@ from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
+from sim.fuzz.contents import CORNERS
 
 SLOT_BYTES = 512
 """Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
@@ -35,7 +36,6 @@ SBUF_SLOTS, PSUM_SLOTS, MEMORY_SLOTS = 6, 4, 4
 MEMORY_BASE = 0x40000
 SCRATCH = 14
 """Register that a loop or a dynamic address uses; the others hold what random REGISTERs leave."""
-CORNERS = (0, 0x80000000, 0x3F800000, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x7F7FFFFF, 0x00800000)
 
 Slot = tuple[str, int]
 """("sbuf" | "psum" | "memory", number)."""
@@ -450,10 +450,12 @@ class Generator:
         """Address of byte `at` of a slot's row `first`, and the stride to the next row."""
         kind, number = slot
         if kind == "memory":
-            return isa.memory_address(memory_slot(self.config, number) + first * SLOT_BYTES + at), SLOT_BYTES
+            return addressing.memory_address(
+                memory_slot(self.config, number) + first * SLOT_BYTES + at
+            ), SLOT_BYTES
         space = Space.SBUF if kind == "sbuf" else Space.PSUM
-        stride = isa.SBUF_PARTITION_STRIDE if kind == "sbuf" else isa.PSUM_PARTITION_STRIDE
-        return isa.core_address(0, space, first, number * SLOT_BYTES + at), stride
+        stride = addressing.SBUF_PARTITION_STRIDE if kind == "sbuf" else addressing.PSUM_PARTITION_STRIDE
+        return addressing.core_address(0, space, first, number * SLOT_BYTES + at), stride
 
     def _control(self) -> Op:
         """Register arithmetic, a branch over some of it, or a loop around it."""
@@ -483,18 +485,3 @@ class Generator:
             body.insert(0, Part(Opcode.BRANCH, branch))
             return Op(rng.choice(list(Engine)), tuple(body))
         return Op(rng.choice(list(Engine)), tuple(body), turns=rng.choice([1, 3]))
-
-
-def contents(rng: random.Random, count: int) -> bytes:
-    """FP32 numbers of ordinary size, corners, pairs of BF16, any bits."""
-    bits = np.random.default_rng(rng.getrandbits(63))
-    words = (
-        bits.integers(0, 2, count, dtype=np.uint32) << 31
-        | bits.integers(118, 136, count, dtype=np.uint32) << 23
-        | bits.integers(0, 1 << 23, count, dtype=np.uint32)
-    )
-    style = bits.random(count)
-    words = np.where(style < 0.15, bits.choice(np.array(CORNERS, dtype=np.uint32), count), words)
-    words = np.where((style > 0.15) & (style < 0.3), words & 0xFFFF0000 | words >> 16, words)
-    words = np.where(style > 0.9, bits.integers(0, 1 << 32, count, dtype=np.uint32), words)
-    return bytes(words.astype("<u4").tobytes())

@@ -2,11 +2,12 @@
 
 import random
 
-from models import isa
+from models import addressing
 from models.config import ChipConfig
 from models.image import Image
 from models.isa import Cond, Engine, Opcode, RegOp, Space
 from models.program import Program, Semaphore, Stream, Wait
+from sim.fuzz.contents import contents
 from sim.fuzz.ops import (
     MEMORY_SLOTS,
     PSUM_SLOTS,
@@ -16,7 +17,6 @@ from sim.fuzz.ops import (
     Op,
     Part,
     Slot,
-    contents,
     memory_slot,
 )
 
@@ -129,10 +129,10 @@ def _slots() -> list[tuple[Slot, Space]]:
 
 def _transfer(config: ChipConfig, slot: Slot, space: Space, address: int, *, out: bool) -> Op:
     """A whole slot from or to memory."""
-    stride = isa.SBUF_PARTITION_STRIDE if space == Space.SBUF else isa.PSUM_PARTITION_STRIDE
+    stride = addressing.SBUF_PARTITION_STRIDE if space == Space.SBUF else addressing.PSUM_PARTITION_STRIDE
     ends = {
-        "src": (isa.memory_address(address), SLOT_BYTES),
-        "dst": (isa.core_address(0, space, 0, slot[1] * SLOT_BYTES), stride),
+        "src": (addressing.memory_address(address), SLOT_BYTES),
+        "dst": (addressing.core_address(0, space, 0, slot[1] * SLOT_BYTES), stride),
     }
     if out:
         ends = {"src": ends["dst"], "dst": ends["src"]}

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from models.access import AccessPattern
+from models.addressing import SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
 from models.formats import DType, dtype_bytes
 from models.functions import ActFunc
-from models.isa import SBUF_PARTITION_STRIDE, AluOp, Engine, Space, core_address, memory_address
+from models.isa import AluOp, Engine, Space
 from models.program import Program, Wait
 from sim.workloads.conv_shape import BF16, BUFFERS, FP32, Chunk, Shape
 from sim.workloads.layout import Allocator

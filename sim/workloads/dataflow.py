@@ -11,18 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.access import AccessPattern
+from models.addressing import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
 from models.formats import dtype_bytes
 from models.functions import ActFunc
-from models.isa import (
-    PSUM_PARTITION_STRIDE,
-    SBUF_PARTITION_STRIDE,
-    AluOp,
-    Engine,
-    Space,
-    core_address,
-    memory_address,
-)
+from models.isa import AluOp, Engine, Space
 from models.program import Program, Wait
 from sim.workloads.marks import Marks
 from sim.workloads.tiles import Matrix

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from models import cast
 from models.access import AccessPattern, row
+from models.addressing import SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
 from models.formats import MX_PACK, MX_ROWS, DType
 from models.image import Image
-from models.isa import INSTR_BYTES, SBUF_PARTITION_STRIDE, AluOp, Space, core_address, memory_address
+from models.isa import INSTR_BYTES, AluOp, Space
 from models.program import Program
 from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.mlp import CLASSES, HIDDEN, Mlp

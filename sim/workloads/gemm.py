@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from models import array, cast
 from models.access import AccessPattern, row
+from models.addressing import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
 from models.formats import MX_PACK, MX_ROWS, PACKED, DType, dtype_bytes
 from models.image import Image
-from models.isa import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, Space, core_address, memory_address
+from models.isa import Space
 from models.program import Program
 from sim.workloads.layout import Allocator
 

@@ -4,10 +4,11 @@ from itertools import pairwise
 from typing import Any
 
 from models.access import AccessPattern
+from models.addressing import SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
 from models.formats import DType, dtype_bytes
 from models.functions import ActFunc
-from models.isa import SBUF_PARTITION_STRIDE, AluOp, Engine, Space, core_address, memory_address
+from models.isa import AluOp, Engine, Space
 from models.program import Program
 from sim.workloads.layout import Allocator
 from sim.workloads.marks import Marks, need

@@ -5,10 +5,11 @@ from collections import deque
 import pytest
 
 from models import encoding, isa, registers
+from models.addressing import memory_address
 from models.config import find
 from models.encoding import Instruction, encode
 from models.fault import Fault
-from models.isa import INSTR_BYTES, Engine, ErrorCode, Opcode, UpdateMode, WaitMode, memory_address
+from models.isa import INSTR_BYTES, Engine, ErrorCode, Opcode, UpdateMode, WaitMode
 from models.machine import Core, ErrorRecord, Machine
 from models.registers import CORE
 from rtl.control.fetch import BEATS

@@ -10,7 +10,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 
-from models import encoding, isa
+from models import addressing, encoding
 from models.config import MemoryConfig, find
 from models.encoding import Instruction, encode
 from models.fault import Fault
@@ -26,7 +26,7 @@ LIMITS = {
     "sbuf": CONFIG.sbuf.bytes_per_partition,
     "psum": CONFIG.psum.bytes_per_partition,
 }
-STRIDES = {"sbuf": isa.SBUF_PARTITION_STRIDE, "psum": isa.PSUM_PARTITION_STRIDE}
+STRIDES = {"sbuf": addressing.SBUF_PARTITION_STRIDE, "psum": addressing.PSUM_PARTITION_STRIDE}
 
 
 class Harness:
@@ -170,7 +170,7 @@ def dma(src: int, dst: int, row_bytes: int, rows: int, src_stride: int, dst_stri
 
 def side(kind: str, row_bytes: int, rows: int, band: int) -> tuple[int, int]:
     """(address of row 0, stride): rows of `row_bytes` in one half (`band`) of a memory, so that source and target never overlap."""
-    chip = random.choice([isa.CHIP_LOCAL, CHIP]) << isa.CHIP_SHIFT
+    chip = random.choice([addressing.CHIP_LOCAL, CHIP]) << addressing.CHIP_SHIFT
     if kind == "memory":
         low, high = band * LIMITS[kind] // 2, (band + 1) * LIMITS[kind] // 2
         room = (high - low - row_bytes) // max(1, rows - 1)
@@ -179,7 +179,7 @@ def side(kind: str, row_bytes: int, rows: int, band: int) -> tuple[int, int]:
         first = random.randint(low, high - row_bytes - stride * (rows - 1))
         if random.random() < 0.3 and rows > 1:
             first, stride = first + stride * (rows - 1), -stride
-        return chip | isa.UNIT_MEMORY << isa.UNIT_SHIFT | first, stride
+        return chip | addressing.UNIT_MEMORY << addressing.UNIT_SHIFT | first, stride
     space = Space.SBUF if kind == "sbuf" else Space.PSUM
     low, high = band * LIMITS[kind] // 2, (band + 1) * LIMITS[kind] // 2
     start = random.randint(low, high - row_bytes)
@@ -187,8 +187,8 @@ def side(kind: str, row_bytes: int, rows: int, band: int) -> tuple[int, int]:
     stride = STRIDES[kind]
     if random.random() < 0.3 and rows > 1:
         part, stride = part + rows - 1, -stride
-    address = isa.core_address(CORE, space, part, start)
-    return address & ~(0xFFFF << isa.CHIP_SHIFT) | chip, stride
+    address = addressing.core_address(CORE, space, part, start)
+    return address & ~(0xFFFF << addressing.CHIP_SHIFT) | chip, stride
 
 
 def random_dma(kinds: tuple[str, str] | None = None, most: int = 300) -> bytes:
@@ -224,7 +224,7 @@ async def long_rows_and_page_edges(dut: Any) -> None:
     """Field report A15: rows that start, end and cross at 4 KiB; rows of several pages."""
     bench = Harness(dut)
     await bench.start()
-    base = isa.memory_address(0)
+    base = addressing.memory_address(0)
     for offset, count in ((0xFFC, 8), (0xFC0, 64), (0x001, 4096), (0xFFF, 2), (0x123, 9000)):
         for other in (0x8000, 0x8FFD):
             bench.weather()
@@ -246,7 +246,7 @@ async def nothing_to_do(dut: Any) -> None:
     """Field report A16: no bytes, no rows: no beats, one update; then a real one, misaligned."""
     bench = Harness(dut)
     await bench.start()
-    base = isa.memory_address(0)
+    base = addressing.memory_address(0)
     for row_bytes, rows in ((0, 1), (0, 0), (64, 0), (0, 5)):
         bench.queue.append(dma(base + 0x1000, base + 0x2000, row_bytes, rows, 0, 0))
         bench.queue.append(dma((1 << 64) - 1, 0, row_bytes, rows, 0, 0))  # not even looked at
@@ -260,7 +260,7 @@ async def nothing_to_do(dut: Any) -> None:
 
 def _out_of_range() -> bytes:
     """Rows of which one leaves its memory, or addresses of nobody."""
-    base, n = isa.memory_address(0), 48
+    base, n = addressing.memory_address(0), 48
     good = base + 0x4000
     kind = random.randrange(8)
     if kind == 0:
@@ -268,11 +268,13 @@ def _out_of_range() -> bytes:
     if kind == 1:
         return dma(good, base + CONFIG.memory.bytes - n + 1, n, 1, 0, 0)
     if kind == 2:
-        return dma(isa.core_address(0, Space.SBUF, 6, 0), good, n, 4, STRIDES["sbuf"], n)
+        return dma(addressing.core_address(0, Space.SBUF, 6, 0), good, n, 4, STRIDES["sbuf"], n)
     if kind == 3:
-        return dma(good, isa.core_address(0, Space.PSUM, 0, LIMITS["psum"] - n + 1), n, 2, n, STRIDES["psum"])
+        return dma(
+            good, addressing.core_address(0, Space.PSUM, 0, LIMITS["psum"] - n + 1), n, 2, n, STRIDES["psum"]
+        )
     if kind == 4:
-        return dma(isa.core_address(1, Space.SBUF, 0, 0), good, n, 1, 0, 0)
+        return dma(addressing.core_address(1, Space.SBUF, 0, 0), good, n, 1, 0, 0)
     if kind == 5:
         return dma(good & ~(0xFFFF << 48) | 6 << 48, good, n, 1, 0, 0)
     if kind == 6:
@@ -317,7 +319,7 @@ async def bus_errors(dut: Any) -> None:
     """An error answer to a read or a write: BUS_ERROR with the row's address, nothing outside the target touched, then on again."""
     bench = Harness(dut)
     await bench.start()
-    base = isa.memory_address(0)
+    base = addressing.memory_address(0)
     for n in range(params()["rounds"]):
         bench.weather()
         bench.fill()
@@ -372,14 +374,16 @@ async def rate(dut: Any) -> None:
     for port in bench.ports:
         port.rate = 1.0
     bench.read.latency = 20
-    base = isa.memory_address(0)
+    base = addressing.memory_address(0)
     first = bench.cycles
-    bench.queue.append(dma(base, isa.core_address(0, Space.SBUF, 0, 0), 2048, 8, 2048, STRIDES["sbuf"]))
+    bench.queue.append(
+        dma(base, addressing.core_address(0, Space.SBUF, 0, 0), 2048, 8, 2048, STRIDES["sbuf"])
+    )
     await bench.finish()
     assert 1024 / (bench.cycles - first) >= 0.85, f"1024 beats in {bench.cycles - first} cycles"
     first = bench.cycles
     bench.queue.append(
-        dma(isa.core_address(0, Space.SBUF, 0, 0), base + 0x8000, 2048, 8, STRIDES["sbuf"], 2048)
+        dma(addressing.core_address(0, Space.SBUF, 0, 0), base + 0x8000, 2048, 8, STRIDES["sbuf"], 2048)
     )
     await bench.finish()
     assert 1024 / (bench.cycles - first) >= 0.85, f"1024 beats in {bench.cycles - first} cycles"

@@ -1,6 +1,6 @@
 """Chunk generator against rows cut in plain Python."""
 
-from models import isa
+from models import addressing
 from models.config import find
 from models.encoding import Instruction, encode
 from models.isa import Opcode, Space
@@ -34,12 +34,12 @@ def test_rows_are_cut_at_pages_of_both_sides():
             part, start = random.randrange(CONFIG.partitions - 3), random.randrange(2000)
             to_sbuf = count <= 4096 and random.random() < 0.5
             dst = (
-                isa.core_address(0, Space.SBUF, part, start)
+                addressing.core_address(0, Space.SBUF, part, start)
                 if to_sbuf
-                else isa.memory_address(random.randrange(1 << 20) + (1 << 21))
+                else addressing.memory_address(random.randrange(1 << 20) + (1 << 21))
             )
-            stride = isa.SBUF_PARTITION_STRIDE if to_sbuf else random.randrange(20000)
-            chip = random.choice([9, isa.CHIP_LOCAL])
+            stride = addressing.SBUF_PARTITION_STRIDE if to_sbuf else random.randrange(20000)
+            chip = random.choice([9, addressing.CHIP_LOCAL])
             fields = {
                 "src": chip << 48 | 1 << 40 | src,
                 "dst": dst,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models import flow, isa
+from models import addressing, flow, isa
 from models import machine as machines
 from models.access import AccessPattern
 from models.assembly import AssemblyError, assemble, disassemble, extent
@@ -74,8 +74,8 @@ def test_dma_offsets_are_signed():
     back = sync.register("back")
     sync.set(back, -64)
     sync.dma(
-        isa.memory_address(0x4040),
-        isa.memory_address(0x5040),
+        addressing.memory_address(0x4040),
+        addressing.memory_address(0x5040),
         row_bytes=32,
         dynamic={"src0": back, "dst": back},
     )

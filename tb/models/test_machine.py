@@ -9,17 +9,10 @@ import pytest
 from models import array, cast
 from models import config as configs
 from models.access import row
+from models.addressing import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.formats import MX_ROWS, DType, dtype_bytes
 from models.image import Image, ImageError
-from models.isa import (
-    PSUM_PARTITION_STRIDE,
-    SBUF_PARTITION_STRIDE,
-    Engine,
-    ErrorCode,
-    Space,
-    core_address,
-    memory_address,
-)
+from models.isa import Engine, ErrorCode, Space
 from models.machine import Machine
 from models.program import Program
 from sim.workloads import gemm

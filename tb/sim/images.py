@@ -3,11 +3,12 @@
 import numpy as np
 
 from models.access import row
+from models.addressing import core_address, memory_address
 from models.config import ChipConfig, find
 from models.formats import MAC_CLASSES, PACKED, DType
 from models.functions import ActFunc
 from models.image import Image
-from models.isa import INSTR_BYTES, AluOp, Cond, RegOp, Space, core_address, memory_address
+from models.isa import INSTR_BYTES, AluOp, Cond, RegOp, Space
 from models.machine import Machine
 from models.program import Program
 from sim.workloads import gemm

@@ -2,7 +2,7 @@
 
 import re
 
-from models import isa, registers
+from models import addressing, registers
 from models.config import find
 from models.isa import Space
 from sim.memory_map import c_header, markdown, memory_map
@@ -28,7 +28,7 @@ def test_spaces_are_those_of_the_packet_address():
     last = spaces[f"CORE{MINI.cores - 1}_SBUF"]
     assert last["bytes"] == MINI.sbuf.bytes_per_partition
     for partition in (0, MINI.partitions - 1):
-        want = isa.core_address(MINI.cores - 1, Space.SBUF, partition, 0)
+        want = addressing.core_address(MINI.cores - 1, Space.SBUF, partition, 0)
         assert last["address"] + partition * last["stride"] == want
 
 

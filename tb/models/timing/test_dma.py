@@ -2,8 +2,9 @@
 
 import pytest
 
+from models.addressing import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import find
-from models.isa import PSUM_PARTITION_STRIDE, SBUF_PARTITION_STRIDE, Space, core_address, memory_address
+from models.isa import Space
 from models.timing import dma, memory
 from rtl.axi import crossbar
 from rtl.dma import engine, source

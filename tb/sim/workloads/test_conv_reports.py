@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from models.access import row
+from models.addressing import SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.formats import DType
 from models.functions import ActFunc
 from models.image import Image
-from models.isa import SBUF_PARTITION_STRIDE, AluOp, Space, core_address, memory_address
+from models.isa import AluOp, Space
 from models.program import Program
 from sim.run import run_image
 from sim.workloads import conv
