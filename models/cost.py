@@ -75,11 +75,11 @@ def _levels(config: ChipConfig) -> int:
 
 def _gather(config: ChipConfig, instr: Instruction) -> int:
     n, r = _elements(instr), instr.aps["src0"].size
-    return -(-n // GATHER_SLOTS) * (r + 6) + 2 * n + 20
+    return -(-n // GATHER_SLOTS) * (r + 6) + 2 * n + 19
 
 
 def _partition_reduce(config: ChipConfig, instr: Instruction) -> int:
-    return 4 * _elements(instr) + 7 * _levels(config) + 20
+    return 4 * _elements(instr) + 7 * _levels(config) + 11
 
 
 COSTS: dict[Opcode, Cost] = {
@@ -97,10 +97,13 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.EXPONENTIAL: Cost("N + 28; with flag SRC1_SCALAR 2 more", _exponential),
     Opcode.SELECT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
-    Opcode.IOTA: Cost("N + log2 P + 15", lambda config, instr: _elements(instr) + _levels(config) + 15),
-    Opcode.AFFINE_SELECT: Cost("N + 20", lambda config, instr: _elements(instr) + 20),
-    Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 20, R elements of src0", _gather),
-    Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 20", _partition_reduce),
+    Opcode.IOTA: Cost("N + log2 P + 14", lambda config, instr: _elements(instr) + _levels(config) + 14),
+    Opcode.AFFINE_SELECT: Cost(
+        "N + 19, or N + log2 P + 14 where that is more",
+        lambda config, instr: _elements(instr) + max(19, _levels(config) + 14),
+    ),
+    Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 19, R elements of src0", _gather),
+    Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 11", _partition_reduce),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
