@@ -234,6 +234,8 @@ class Generator:
     def _operations(self, opcode: Opcode) -> dict[str, int]:
         """op0, op1 and flags of a vector instruction."""
         rng, known = self.rng, VECTOR_OPS[opcode]
+        op0: AluOp
+        op1: AluOp
         if opcode in REDUCES:
             op0 = rng.choice(list(IDENTITY))
         elif opcode in NO_OP0:
