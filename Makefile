@@ -16,7 +16,8 @@ RUN   := $(VENV)/bin
 .PHONY: help
 help:
 	@echo "make sim      run handwritten digits on the simulated chip (SIM=verilator|icarus CONFIG=mini FORMAT=mxfp8|bf16);"
-	@echo "              WORKLOAD=train trains the network on the chip, WORKLOAD=conv runs a convolution network"
+	@echo "              WORKLOAD=train trains the network on the chip, WORKLOAD=conv runs a convolution network,"
+	@echo "              WORKLOAD=transformer runs a transformer block forward and backward"
 	@echo "make test     everything a change can break, at small sizes"
 	@echo "make regress  more seeds and larger configurations (hours)"
 	@echo "make netlist  Verilog of a whole chip, linted (CONFIG=nano|mini|small|gen3 or a .toml)"

@@ -20,13 +20,14 @@ from models.formats import (
     PACKED,
     DType,
     FloatFormat,
+    MxRule,
 )
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
-RULES = ("ocp", "nki")
+RULES = tuple(rule.name.lower() for rule in MxRule)
 
 
 def decode_float(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:

@@ -11,7 +11,7 @@ from models.config import ChipConfig
 from models.encoding import Instruction
 from models.fp import PARTIALS
 from models.functions import ActFunc, library
-from models.isa import AluOp, Flag, Opcode
+from models.isa import AluOp, Engine, Flag, Opcode
 
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
@@ -97,6 +97,8 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.EXPONENTIAL: Cost("N + 28; with flag SRC1_SCALAR 2 more", _exponential),
     Opcode.SELECT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
+    Opcode.MX_SCALE: Cost("4 N + 16", lambda config, instr: 4 * _elements(instr) + 16),
+    Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
     Opcode.IOTA: Cost("N + log2 P + 14", lambda config, instr: _elements(instr) + _levels(config) + 14),
     Opcode.AFFINE_SELECT: Cost(
         "N + 19, or N + log2 P + 14 where that is more",
@@ -109,6 +111,10 @@ COSTS: dict[Opcode, Cost] = {
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
 
 
+SCALAR_COSTS: dict[Opcode, Cost] = {
+    Opcode.READ_ACCUMULATOR: Cost("18", lambda config, instr: 18),
+}
+"""Rules of the scalar engine for what the vector engine has as well."""
 CONTROL = 8
 """Cycles of a NOP, a REGISTER, or a BRANCH that is not taken, in a straight line: the fetch's pace."""
 FURTHER_MATMUL = Cost("N + 5", lambda config, instr: _elements(instr) + 5)
@@ -117,8 +123,10 @@ ENOUGH_COLUMNS = 32
 """Columns that hide the time in which the next instructions come."""
 
 
-def alone(config: ChipConfig, instr: Instruction) -> int:
-    """Cycles of `instr` by itself. Raises ValueError for an instruction without a rule."""
+def alone(config: ChipConfig, instr: Instruction, engine: Engine | None = None) -> int:
+    """Cycles of `instr` by itself, on `engine` where several have it. Raises ValueError for an instruction without a rule."""
+    if engine == Engine.SCALAR and instr.opcode in SCALAR_COSTS:
+        return SCALAR_COSTS[instr.opcode].cycles(config, instr)
     if instr.opcode not in COSTS:
         known = ", ".join(o.name for o in COSTS)
         raise ValueError(f"opcode must be one of {known}, not {instr.opcode.name}")

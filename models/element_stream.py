@@ -12,8 +12,8 @@ from models.checks import Checker
 from models.elements import READABLE
 from models.emitter import Emitter
 from models.formats import DType
-from models.functions import ActFunc
-from models.isa import AluOp, Flag, Opcode
+from models.functions import SLOPED, ActFunc
+from models.isa import AluOp, Engine, Flag, Opcode
 
 
 def fp32_bits(value: float) -> int:
@@ -44,6 +44,9 @@ class ElementInstructions(Emitter):
     """What a stream has for the engines that work element by element. Methods append one instruction and return its index; they raise
     ProgramError for operands that the engine would refuse, and pass `wait`, `update` and `dynamic` on.
     """
+
+    engine: Engine
+    """Whose stream it is."""
 
     @abstractmethod
     def _checker(self) -> Checker:
@@ -266,18 +269,23 @@ class ElementInstructions(Emitter):
     def read_accumulator(
         self,
         dst: AccessPattern,
-        op: AluOp,
+        op: AluOp = AluOp.ADD,
         *,
         parts: int,
         negate: bool = False,
         saturate: bool = False,
         **sync: Any,
     ) -> int:
-        """dst, one element a partition = cast((a0 op a1) op (a2 op a3)) of the accumulators; `negate` changes its sign."""
+        """dst, one element a partition = cast((a0 op a1) op (a2 op a3)) of this engine's accumulators; `negate` changes its sign.
+
+        The scalar engine's only add up.
+        """
         fields = {"parts": parts, "op0": op, "flags": Flag.SATURATE * saturate + Flag.NEGATE * negate}
 
         def check() -> None:
             _reducing("op", op)
+            if self.engine == Engine.SCALAR and op != AluOp.ADD:
+                raise ValueError(f"op must be ADD on the scalar engine, not {op.name}")
             if dst.size != 1:
                 raise ValueError(f"dst must be one element a partition, not {dst.size}")
             self._vector(dst, {}, parts)
@@ -410,24 +418,39 @@ class ElementInstructions(Emitter):
         parts: int,
         scale: float = 1.0,
         bias: "float | AccessPattern" = -0.0,
+        slope: float | None = None,
         saturate: bool = False,
+        accumulate: bool = False,
+        fresh: bool = False,
         **sync: Any,
     ) -> int:
-        """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition."""
+        """dst = cast(function(src * scale + bias)); bias is a number, or a pattern of one FP32 word a partition.
+
+        `slope`: of PRELU and D_PRELU, which need it, and whose bias is a pattern or -0 for that.
+        `accumulate`: FP32 results are also added to the scalar engine's accumulators; `fresh`: which start from -0 (`read_accumulator`).
+        """
         fields = {
             "parts": parts,
             "op0": function,
-            "flags": Flag.SATURATE * saturate,
+            "flags": Flag.SATURATE * saturate + Flag.ACCUMULATE * accumulate + Flag.FRESH * fresh,
             "imm0": fp32_bits(scale),
         }
         aps = {"dst": dst, "src0": src}
         if isinstance(bias, AccessPattern):
             aps["src1"] = bias
             fields["flags"] |= Flag.SRC1_SCALAR
-        else:
+        elif slope is None:
             fields["imm1"] = fp32_bits(bias)
+        if slope is not None:
+            fields["imm1"] = fp32_bits(slope)
 
         def check() -> None:
+            if (function in SLOPED) != (slope is not None):
+                raise ValueError(f"{ActFunc(function).name} {'needs' if slope is None else 'takes no'} slope")
+            if slope is not None and not isinstance(bias, AccessPattern) and fp32_bits(bias) != 0x80000000:
+                raise ValueError(f"bias must be a pattern or -0.0 beside a slope, not {bias!r}")
+            if fresh and not accumulate:
+                raise ValueError("fresh needs accumulate")
             if isinstance(bias, AccessPattern):
                 if bias.size != 1 or bias.dtype != DType.FP32:
                     raise ValueError(

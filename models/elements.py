@@ -1,16 +1,15 @@
-"""Vector and scalar engine: what their instructions do to elements."""
+"""Vector engine: what its instructions do to elements."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp, functions
+from models import cast, fp
 from models.access import AccessPattern
 from models.exponential import exponential
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
-from models.functions import ActFunc
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
-from models.operands import Memories
+from models.mx import MX_OPS, MxOperations
 
 F32 = NDArray[np.float32]
 
@@ -29,6 +28,8 @@ VECTOR_OPS = {
     Opcode.EXPONENTIAL: int(Flag.SATURATE | Flag.SRC1_SCALAR | Flag.REVERSE0) | _SUMS,
     Opcode.SELECT: int(Flag.SATURATE | Flag.REVERSE0) | _SUMS,
     Opcode.RANGE_SELECT: int(Flag.SATURATE) | _SUMS,
+    Opcode.MX_SCALE: 0,
+    Opcode.MX_CAST: 0,
 }
 """The vector engine's own opcodes, and the flags that each may have."""
 PAIRS = (
@@ -76,11 +77,11 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
         legal(op1 in fp.IDENTITY and not flags & Flag.REVERSE1)
     else:
         legal(opcode not in NO_OP1 or op1 == 0)
-    legal(flags & Flag.ACCUMULATE or not flags & Flag.FRESH)
+    legal(not flags & Flag.FRESH or bool(flags & Flag.ACCUMULATE))
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(Memories):
+class ElementEngines(MxOperations):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -91,6 +92,9 @@ class ElementEngines(Memories):
     def _vector(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
         parts, flags = raw["parts"], raw["flags"]
         legal(1 <= parts <= self.config.partitions)
+        if opcode in MX_OPS:
+            self._mx(opcode, word, raw)
+            return
         legal_operations(opcode, raw)
         dst = self._pattern(word, "dst", parts)
         if opcode in NO_SOURCE:
@@ -166,23 +170,6 @@ class ElementEngines(Memories):
         if raw["flags"] & Flag.NEGATE:
             result = -result
         self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(raw["flags"] & Flag.SATURATE)))
-
-    def _activate(self, word: bytes, raw: dict[str, int]) -> None:
-        parts, flags = raw["parts"], raw["flags"]
-        legal(1 <= parts <= self.config.partitions)
-        legal(flags & ~int(Flag.SATURATE | Flag.SRC1_SCALAR) == 0 and raw["op0"] in list(ActFunc))
-        dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
-        legal(dst.size == src.size and dst.dtype in WRITABLE and src.dtype in READABLE)
-        scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
-        offset = np.full((parts, 1), bias)
-        if flags & Flag.SRC1_SCALAR:
-            pattern = self._pattern(word, "src1", parts)
-            legal(pattern.size == 1 and pattern.dtype == DType.FP32)
-            offset = self._read(pattern, parts).view(np.float32)
-        self._addresses(dst)
-        x = cast.decode(src.dtype, self._read(src, parts))
-        result = functions.activate(ActFunc(raw["op0"]), x, scale, offset)
-        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
 
 
 def _results(opcode: Opcode, value: F32, other: F32, raw: dict[str, int]) -> F32:

@@ -77,6 +77,14 @@ MX_BLOCK = 32
 MX_PACK = 4
 MX_ROWS = MX_BLOCK // MX_PACK
 
+
+class MxRule(enum.IntEnum):
+    """How a block's scale is chosen from its largest magnitude: OCP Microscaling 1.0, 6.3; or one power of two more, so that nothing saturates."""
+
+    OCP = 0
+    NKI = 1
+
+
 FLOATS: dict[DType, FloatFormat] = {
     DType.FP32: FP32,
     DType.BF16: BF16,

@@ -106,7 +106,7 @@ class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
     ACCUMULATE = 1
-    """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX)."""
+    """MATMUL: add into PSUM instead of overwriting. Vector: results also go into the accumulators, with op1 (RANGE_SELECT: MAX). ACTIVATE: into the scalar engine's own, with ADD."""
     SATURATE = 2
     """Vector, scalar, gpsimd: finite overflow and Inf become the destination's largest finite value."""
     SRC1_SCALAR = 4
@@ -118,7 +118,7 @@ class Flag(enum.IntFlag):
     NEGATE = 32
     """TENSOR_REDUCE, READ_ACCUMULATOR: the result with its sign changed."""
     FRESH = 64
-    """With ACCUMULATE on the vector engine: the accumulators start from the operation's identity."""
+    """With ACCUMULATE on the vector or scalar engine: the accumulators start from the operation's identity."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -170,8 +170,8 @@ HEADER = (
 SMALL = (
     Field("parts", 16, 1, doc="partitions: K of a matmul or load, lanes of a vector instruction; 1..P"),
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
-    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function"),
-    Field("op1", 19, 1, doc="second ALU operation"),
+    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type"),
+    Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
     Field(
         "flags",
         20,
@@ -189,7 +189,7 @@ SMALL = (
         "imm1",
         28,
         4,
-        doc="FP32 operand of op1; ACTIVATE: bias; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
+        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
     ),
 )
 
@@ -265,6 +265,8 @@ class Opcode(enum.IntEnum):
     EXPONENTIAL = 0x39
     SELECT = 0x3A
     RANGE_SELECT = 0x3B
+    MX_SCALE = 0x3C
+    MX_CAST = 0x3D
     ACTIVATE = 0x40
     IOTA = 0x50
     AFFINE_SELECT = 0x51
@@ -363,10 +365,10 @@ OPS: dict[Opcode, OpInfo] = {
         "dst = cast(s), s = (s op0 src0) op1 src1 from one element to the next, in FP32, starting from s = imm0",
     ),
     Opcode.READ_ACCUMULATOR: OpInfo(
-        frozenset({Engine.VECTOR}),
+        frozenset({Engine.VECTOR, Engine.SCALAR}),
         ("parts", "op0", "flags"),
         ("dst",),
-        "dst (one element) = cast((a0 op0 a1) op0 (a2 op0 a3)), in FP32, of a partition's four accumulators; they stay as they are",
+        "dst (one element) = cast((a0 op0 a1) op0 (a2 op0 a3)), in FP32, of a partition's four accumulators of this engine; they stay as they are; op0 is ADD on the scalar engine",
     ),
     Opcode.EXPONENTIAL: OpInfo(
         frozenset({Engine.VECTOR}),
@@ -387,11 +389,24 @@ OPS: dict[Opcode, OpInfo] = {
         "dst = cast(src0 where (i op0 b0) and (i op1 b1), elsewhere imm1), i = imm0 (INT32) + the element's number, modulo 2^32, as FP32; b0 and b1: "
         "two FP32 words a partition from src1; op0 and op1 compare",
     ),
+    Opcode.MX_SCALE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1"),
+        ("dst", "src0"),
+        "dst (E8M0 in SBUF, scales of N columns, placed as a matmul's) = scales of src0's blocks of 8 partitions by 4 elements (4 N float elements), for "
+        "the x4 type op0 by the rule op1 (0 ocp, 1 nki)",
+    ),
+    Opcode.MX_CAST: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts",),
+        ("dst", "src0", "src1"),
+        "dst (x4 words of N columns) = src0 (4 N float elements) / scales src1, each rounded once and saturated; +0 where the scale is NaN",
+    ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),
         ("parts", "op0", "flags", "imm0", "imm1"),
         ("dst", "src0", "src1"),
-        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1, or one FP32 word a partition from src1 with flag SRC1_SCALAR",
+        "dst = cast(f(src0 * imm0 + b)), f = op0 (models.functions.ActFunc), b = imm1 (PRELU and D_PRELU: -0, imm1 is their slope), or one FP32 word a partition from src1 with flag SRC1_SCALAR; with ACCUMULATE element i of the FP32 results is also added to the scalar engine's accumulator i mod 4",
     ),
     Opcode.IOTA: OpInfo(
         frozenset({Engine.GPSIMD}),

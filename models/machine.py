@@ -15,7 +15,7 @@ from models.access import AccessPattern
 from models.config import ChipConfig
 from models.elements import VECTOR_OPS, ElementEngines
 from models.fault import Fault, legal
-from models.formats import MAC_CLASSES, MX_ROWS, PACKED, DType
+from models.formats import MAC_CLASSES, PACKED, DType
 from models.fp import PARTIALS
 from models.gpsimd import GPSIMD_OPS, GpsimdEngine
 from models.image import Image, check_fits
@@ -30,6 +30,7 @@ from models.isa import (
     UpdateMode,
     WaitMode,
 )
+from models.scalar import ScalarEngine
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -79,7 +80,7 @@ class Counters:
     dma_bytes: int = 0
 
 
-class Core(ElementEngines, GpsimdEngine):
+class Core(ElementEngines, ScalarEngine, GpsimdEngine):
     """State and behaviour of one core."""
 
     def __init__(self, chip: "Machine", number: int):
@@ -91,6 +92,7 @@ class Core(ElementEngines, GpsimdEngine):
         self.engines = {e: EngineState() for e in Engine}
         self.stationary: Stationary | None = None
         self.accumulators = np.zeros((cfg.partitions, PARTIALS), dtype=np.float32)
+        self.scalar_accumulators = np.zeros_like(self.accumulators)
         self.error: ErrorRecord | None = None
         self.counters = Counters()
         self.spinning = 0
@@ -112,7 +114,7 @@ class Core(ElementEngines, GpsimdEngine):
             if opcode in CONTROL:
                 jump = flow.control(opcode, raw, state.registers)
             else:
-                self._execute(opcode, *flow.indexed(opcode, word, raw, state.registers))
+                self._execute(engine, opcode, *flow.indexed(opcode, word, raw, state.registers))
         except flow.FieldError:
             self.error = ErrorRecord(ErrorCode.ILLEGAL_FIELD, engine, state.index, 0)
             return True
@@ -151,17 +153,17 @@ class Core(ElementEngines, GpsimdEngine):
         new = value if mode == UpdateMode.SET else old + value if mode == UpdateMode.ADD else old - value
         self.semaphores[sem] = (new + (1 << 31)) % (1 << 32) - (1 << 31)
 
-    def _execute(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
+    def _execute(self, engine: Engine, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
         if opcode == Opcode.DMA:
             self._dma(raw)
         elif opcode == Opcode.LOAD_STATIONARY:
             self._load_stationary(word, raw)
         elif opcode == Opcode.MATMUL:
             self._matmul(word, raw)
+        elif engine == Engine.SCALAR:
+            self._scalar(opcode, word, raw)
         elif opcode in VECTOR_OPS:
             self._vector(opcode, word, raw)
-        elif opcode == Opcode.ACTIVATE:
-            self._activate(word, raw)
         elif opcode in GPSIMD_OPS:
             self._gpsimd(opcode, word, raw)
 
@@ -176,14 +178,6 @@ class Core(ElementEngines, GpsimdEngine):
         legal(scale.dtype == DType.E8M0 and scale.space == Space.SBUF and scale.part in offsets)
         legal(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
         return ap, scale
-
-    def _scales(self, scale: AccessPattern, part: int, k: int) -> U8:
-        """E8M0 codes uint8 [ceil(k / 8), columns] of the quadrants' groups."""
-        q = self.config.quadrant
-        groups = -(-k // MX_ROWS)
-        first = np.arange(groups) * MX_ROWS
-        rows = part + first // q * q + scale.part + first % q // MX_ROWS
-        return self.sbuf[rows[:, None], self._addresses(scale)[None, :]]
 
     def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
         k, m = raw["parts"], raw["cols"]

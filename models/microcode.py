@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from models import wide
+from models import turns, wide
 from models.wide import SIG_BITS, Wide
 
 REGISTERS = 8
@@ -38,16 +38,24 @@ class Op(enum.IntEnum):
     """|a| with the sign of b"""
     MIN = 10
     """The smaller of a and b (a when they are equal); NaN when one is"""
+    TURN = 11
+    """|a| in quarter turns, less its nearest integer (models.turns)"""
+    QUADRANT = 12
+    """That integer modulo 4"""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A wide float as plain integers; infinity and NaN have `kind` 1 and 2."""
+    """A wide float as plain integers; infinity and NaN have `kind` 1 and 2. `kind` 3 stands for the instruction's parameter."""
 
     neg: int
     exp: int
     sig: int
     kind: int = 0
+
+
+PARAMETER = Constant(0, 0, 0, 3)
+"""A number that comes with the instruction, as a program's constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,11 @@ def constant(value: Fraction | int | float | str) -> Constant:
     if sig == 1 << SIG_BITS:
         sig, exp = sig >> 1, exp + 1
     return Constant(int(x < 0), exp, sig)
+
+
+def exact(c: Constant) -> Fraction:
+    """The number that a finite constant is."""
+    return Fraction(c.sig) * Fraction(2) ** (c.exp - (SIG_BITS - 1)) * (-1 if c.neg else 1)
 
 
 class Value:
@@ -136,6 +149,11 @@ class Builder:
     def x(self) -> Value:
         """The argument."""
         return Value(self, 0, None)
+
+    @property
+    def parameter(self) -> Value:
+        """The instruction's parameter."""
+        return self.const(PARAMETER)
 
     def step(self, op: Op, *operands: Value) -> Value:
         """Append a step; its result."""
@@ -253,12 +271,19 @@ def execute(op: Op, a: Wide, b: Wide, c: Wide) -> Wide:
         return b.select(~a.zero, c)
     if op == Op.COPYSIGN:
         return wide.copysign(a, b)
+    if op == Op.TURN:
+        return turns.turn(a)
+    if op == Op.QUADRANT:
+        return turns.quadrant(a)
     smallest = b.select(wide.less(b, a), a)
     return _broadcast(constant("nan"), a).select(a.nan | b.nan, smallest)
 
 
-def run(steps: tuple[Step, ...], constants: list[Constant], x: Wide) -> Wide:
-    """Execute a program on every element of `x`."""
+def run(
+    steps: tuple[Step, ...], constants: list[Constant], x: Wide, parameter: Constant | None = None
+) -> Wide:
+    """Execute a program on every element of `x`; `parameter` is what PARAMETER stands for (+0 when there is none)."""
+    constants = [(parameter or constant(0)) if c == PARAMETER else c for c in constants]
     registers: dict[int, Wide] = {0: x}
     result = x
 

@@ -21,6 +21,7 @@ from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.mx_stream import MxInstructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, ElementInstructions, GpsimdInstructions):
+class Stream(ControlFlow, ElementInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

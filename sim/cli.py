@@ -35,7 +35,7 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 
 @app.command()
 def sim(
-    workload: Annotated[str, typer.Option(help="digits, train or conv")] = "digits",
+    workload: Annotated[str, typer.Option(help="digits, train, conv or transformer")] = "digits",
     config: ConfigOption = "mini",
     format: Annotated[str, typer.Option(help="mxfp8 or bf16")] = "mxfp8",
     simulator: SimulatorOption = "verilator",
@@ -53,7 +53,7 @@ def sim(
     """Run a workload on the simulated chip and compare every output word with the golden model."""
     from sim import main_job
 
-    _choice("WORKLOAD", workload, ("digits", "train", "conv"))
+    _choice("WORKLOAD", workload, ("digits", "train", "conv", "transformer"))
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
     if workload == "train":
         from sim import train_job
@@ -75,6 +75,15 @@ def sim(
         convolved = conv_job.run_conv(cfg, simulator, network, console, latency=latency)
         conv_job.report(convolved, console)
         raise typer.Exit(0 if convolved.ok else 1)
+    if workload == "transformer":
+        from sim import transformer_job
+        from sim.workloads import transformer_shape
+
+        block = transformer_job.run_transformer(
+            configs.find(config), simulator, transformer_shape.Options(), console, latency=latency
+        )
+        transformer_job.report(block, console)
+        raise typer.Exit(0 if block.ok else 1)
     outcome = main_job.run_digits(configs.find(config), format, simulator, images, console, latency=latency)
     main_job.report(outcome, console)
     raise typer.Exit(0 if outcome.ok else 1)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from models import config as configs
 from models import isa
-from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, steps
+from models.cost import CONTROL, COSTS, ENOUGH_COLUMNS, FURTHER_MATMUL, SCALAR_COSTS, steps
 from models.functions import ActFunc
 from models.isa import Engine, ErrorCode, Field
+from sim.coverage import coverage_page
 from sim.memory_map import markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -89,6 +90,7 @@ def isa_page() -> str:
         "| instruction | cycles |",
         "|---|---|",
         *[f"| {o.name} | {c.text} |" for o, c in COSTS.items()],
+        *[f"| {o.name} on the scalar engine | {c.text} |" for o, c in SCALAR_COSTS.items()],
         f"| NOP, REGISTER, BRANCH not taken | {CONTROL} in a straight line (the fetch's pace); less in a loop that is kept, see [control.md](control.md) |",
         "",
         (
@@ -146,7 +148,12 @@ def presets_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"isa.md": isa_page, "registers.md": registers_page, "presets.md": presets_page}
+PAGES = {
+    "isa.md": isa_page,
+    "registers.md": registers_page,
+    "presets.md": presets_page,
+    "coverage.md": coverage_page,
+}
 
 
 def write_docs(*, check: bool = False) -> list[str]:

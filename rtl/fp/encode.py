@@ -6,7 +6,7 @@ from typing import Any
 from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
-from models.formats import FLOATS, INTS, FloatFormat
+from models.formats import FLOATS, INTS, PACKED, FloatFormat
 from rtl.interfaces import mac_code_bits
 from rtl.tiles import ClockedTile, TileLibrary
 
@@ -27,7 +27,7 @@ class Encode(ClockedTile):
     """Raw element of an FP32 value, LATENCY cycles later; one a cycle, never stalls.
 
     Ports: x, dtype (DType code), saturate, raw (zero-extended). Round to nearest even, subnormals kept. Floats: overflow and Inf become
-    the format's overflow, or with `saturate` its largest finite value; NaN the canonical one. Integers saturate, NaN is 0. Other types give 0.
+    the format's overflow, or with `saturate` its largest finite value; NaN the canonical one. Integers saturate, NaN is 0. An x4 type stands for one of its elements, and always saturates. Other types give 0.
 
     Every case is one right shift: a significand, as an integer of units of the result's last place, is rounded at the binary point.
     """
@@ -62,9 +62,11 @@ class Encode(ClockedTile):
             [r.eq(0) for r in (shift, base, limit, overflow, nan_code, sign_bit, is_float)],
         ]
         with m.Switch(self.dtype):
-            for dtype, fmt in FLOATS.items():
+            for dtype, fmt in (FLOATS | PACKED).items():
                 with m.Case(dtype.value):
-                    m.d.sync += self._float(m, fmt, least, shift, base, limit, overflow, nan_code, sign_bit)
+                    m.d.sync += self._float(
+                        m, dtype.name, fmt, least, shift, base, limit, overflow, nan_code, sign_bit
+                    )
                     m.d.sync += is_float.eq(1)
             for dtype, (bits, is_signed) in INTS.items():
                 with m.Case(dtype.value):
@@ -101,6 +103,7 @@ class Encode(ClockedTile):
     def _float(
         self,
         m: Module,
+        name: str,
         fmt: FloatFormat,
         exp: Value,
         shift: Signal,
@@ -114,19 +117,18 @@ class Encode(ClockedTile):
         first = 128 - fmt.bias  # FP32 exponent field of the least normal
         sign = 1 << (fmt.width - 1)
         normal = exp >= first
-        deep = Signal(9, name=f"deep_{fmt.name}")
+        deep = Signal(9, name=f"deep_{name}")
         m.d.comb += deep.eq(LEFT + 23 - fmt.man_bits + Mux(normal, 0, (first - exp)[:9]))
         infinite = ((1 << fmt.exp_bits) - 1) << fmt.man_bits if fmt.has_inf else fmt.nan
-        assert infinite is not None
-        assert fmt.nan is not None
-        top = Mux(self.saturate, fmt.max_code, infinite)
-        signed_top = Mux(self.x[31] & (self.saturate | bool(fmt.has_inf)), top | sign, top)
+        saturate = self.saturate | (self.dtype >= min(PACKED).value)
+        top = Mux(saturate, fmt.max_code, infinite or 0)
+        signed_top = Mux(self.x[31] & (saturate | bool(fmt.has_inf)), top | sign, top)
         return [
             shift.eq(Mux(deep > 63, 63, deep[:6])),
             base.eq(Mux(normal, (exp - first)[:8] << fmt.man_bits, 0)),
             limit.eq(fmt.max_code),
             overflow.eq(signed_top),
-            nan_code.eq(fmt.nan),
+            nan_code.eq(fmt.nan or 0),
             sign_bit.eq(sign),
         ]
 

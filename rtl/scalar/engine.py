@@ -1,4 +1,4 @@
-"""Scalar engine: ACTIVATE."""
+"""Scalar engine: functions of elements, and their sums."""
 
 from typing import Any
 
@@ -7,10 +7,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
+from models.functions import SLOPED
 from models.isa import Engine, ErrorCode, Flag, Space
 from models.microcode import OPERANDS
 from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.access.writer import LaneWriter, LaneWriterConfig
+from rtl.fp import add, encode
 from rtl.interfaces import (
     EngineSignature,
     LaneReadSignature,
@@ -21,27 +23,31 @@ from rtl.interfaces import (
 )
 from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
-from rtl.scalar.front import BIAS, CheckedLayout, ScalarFront
-from rtl.scalar.lane import LATENCY, SLOTS
+from rtl.scalar.front import ACCUMULATE, BIAS, FRESH, NEGATE, CheckedLayout, ScalarFront
+from rtl.scalar.lane import LATENCY, SLOTS, WRITE
 from rtl.scalar.lanes import GROUP, ScalarLanes, ScalarLanesConfig
 from rtl.scalar.sequencer import MicroSequencer, MicroSequencerConfig
+from rtl.scalar.sums import SumControl, SumsConfig
 from rtl.scalar.wide import from_fp32
 from rtl.tiles import TileLibrary
 
 RESULTS = 2 * SLOTS
 """Results on their way through the lanes or waiting to be written."""
+MINUS_ZERO = 0x80000000
+assert add.LATENCY <= encode.LATENCY, "sums are made when results are written"
 
 
 class ScalarEngine(wiring.Component):
     """Ports: ctl (EngineSignature); sbuf, psum (lane reads); sbuf_w, psum_w (lane writes).
 
     One instruction after the other: the next one starts when all of the last one's writes have been accepted, and its update follows
-    that. Elements are taken SLOTS at a time; they are read before the same element is written, so in place works.
+    that. Elements are taken SLOTS at a time; they are read before the same element is written, so in place works. The accumulators are +0 after
+    reset and after a clear.
 
     Errors: ILLEGAL_FIELD before anything is done; SBUF_RANGE or PSUM_RANGE at the first bad element that is met, when earlier ones may have
     been written. Nothing is accepted from the cycle after `error_valid` on until `clear`; what was accepted before is forgotten.
 
-    Speed: SLOTS elements of every lane in SLOTS * (1 + the function's steps) cycles, about 30 cycles an instruction beside that.
+    Speed: SLOTS elements of every lane in SLOTS * (1 + the function's steps) cycles, about 30 cycles an instruction beside that; a READ_ACCUMULATOR takes about 30.
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -90,7 +96,7 @@ class ScalarEngine(wiring.Component):
                 idle.eq(fsm.ongoing("IDLE")),
                 start.eq(idle & front.checked.valid & checked.legal & free & ~dead & ~flush),
                 self.ctl.update.valid.eq(fsm.ongoing("RUN") & done & ~flush),
-                sequencer.start.eq(read),
+                sequencer.start.eq(read & ~now.recall),
             ]
             with m.State("IDLE"):
                 with m.If(start):
@@ -118,7 +124,7 @@ class ScalarEngine(wiring.Component):
         source = Mux(read, instr.src0, ahead.src1)
         m.d.comb += [
             front.checked.ready.eq(start),
-            reader.start.valid.eq((start & ahead.flags[BIAS]) | read),
+            reader.start.valid.eq((start & ahead.flags[BIAS]) | (read & ~now.recall)),
             reader.start.payload.ap.eq(source),
             reader.start.payload.size.eq(
                 Mux(read, log2_bytes(instr.src0.dtype), log2_bytes(ahead.src1.dtype))
@@ -130,13 +136,24 @@ class ScalarEngine(wiring.Component):
             writer.start.payload.parts.eq(instr.parts),
             sequencer.function.eq(instr.op0),
             sequencer.count.eq(now.count),
+            sequencer.parameter.eq(from_fp32(m, "parameter", instr.imm1)),
             self.ctl.update.payload.mode.eq(instr.update_mode),
             self.ctl.update.payload.sem.eq(instr.update_sem),
             self.ctl.update.payload.value.eq(instr.update_value),
             *(unit.clear.eq(flush) for unit in (reader, writer, sequencer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~reader.idle | ~writer.idle),
         ]
-        self._lanes(m, now, reader, writer, sequencer, bias, reading_bias, flush)
+        m.submodules.sums = sums = self.tiles.place(SumControl, SumsConfig())
+        m.d.comb += [
+            sums.start.eq(read),
+            sums.fresh.eq(instr.flags[FRESH]),
+            sums.on.eq(instr.flags[ACCUMULATE]),
+            sums.read.eq(read & now.recall),
+            sums.negate.eq(instr.flags[NEGATE]),
+            sums.clear.eq(self.ctl.clear),
+            sums.forget.eq(flush),
+        ]
+        self._lanes(m, now, reader, writer, sequencer, bias, reading_bias, flush, sums)
         self._faults(m, front, now, reader, writer, idle, flush, dead)
         return m
 
@@ -150,6 +167,7 @@ class ScalarEngine(wiring.Component):
         bias: Any,
         reading_bias: Value,
         flush: Signal,
+        sums: Any,
     ) -> None:
         """Elements into the lanes while there is room for their results."""
         p = self.config.partitions
@@ -163,13 +181,17 @@ class ScalarEngine(wiring.Component):
             taken.eq(results.o.valid & results.o.ready),
         ]
         m.d.sync += [
-            credit.eq(credit - sequencer.take + taken),
-            under_way.eq((under_way << 1) | sequencer.last),
+            credit.eq(credit - (sequencer.take | sums.read) + taken),
+            # what the accumulators show takes a result's place from its FP32 value on
+            under_way.eq((under_way << 1) | sequencer.last | (sums.o.show << WRITE)),
         ]
         with m.If(flush):
             m.d.sync += [credit.eq(RESULTS), under_way.eq(0)]
+        m.d.comb += sums.enters.eq(under_way[WRITE])
         saturate = Flag.SATURATE.bit_length() - 1
         factor = from_fp32(m, "factor", instr.imm0)
+        # functions whose parameter is imm1 have no other bias than src1's
+        sloped = Cat(instr.op0 == f.value for f in SLOPED).any()
         outs: list[Value] = []
         for n in range(p // GROUP):
             m.submodules[f"lanes{n}"] = lanes = self.tiles.place(ScalarLanes, ScalarLanesConfig())
@@ -180,10 +202,12 @@ class ScalarEngine(wiring.Component):
                 lanes.dtype.eq(instr.src0.dtype),
                 lanes.scale.eq(factor),
                 lanes.own_bias.eq(instr.flags[BIAS]),
-                lanes.bias.eq(instr.imm1),
+                lanes.bias.eq(Mux(sloped, MINUS_ZERO, instr.imm1)),
                 lanes.biases.eq(bias.as_value()[own]),
                 lanes.o_dtype.eq(instr.dst.dtype),
                 lanes.saturate.eq(instr.flags[saturate]),
+                lanes.sums.eq(sums.o),
+                lanes.mine.eq(Cat((instr.parts > GROUP * n + i) | self.ctl.clear for i in range(GROUP))),
             ]
             for name in OPERANDS:
                 port = f"constant_{name}"

@@ -4,14 +4,15 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth import C, Cat, Module, Signal, Value, unsigned
+from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from models.config import ChipConfig
 from models.formats import FLOATS, INTS, DType
 from models.functions import ActFunc
-from models.isa import Flag, Space
+from models.isa import AluOp, Flag, Opcode, Space
+from models.scalar import SCALAR_OPS
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
 from rtl.lib.element import log2_bytes
@@ -19,14 +20,22 @@ from rtl.tiles import TileLibrary
 
 SIZE = SizeConfig(bits=64)
 """Sizes are compared exactly: the largest product of four counts has 64 bits."""
-BIAS = Flag.SRC1_SCALAR.bit_length() - 1
+BIAS, ACCUMULATE, FRESH, NEGATE = (
+    f.bit_length() - 1 for f in (Flag.SRC1_SCALAR, Flag.ACCUMULATE, Flag.FRESH, Flag.NEGATE)
+)
+"""Bits of `flags`."""
 
 
 class CheckedLayout(data.StructLayout):
-    """An instruction that may run, and its number of elements. `legal` low: ILLEGAL_FIELD, nothing else means anything."""
+    """An instruction that may run, and its number of elements. `legal` low: ILLEGAL_FIELD, nothing else means anything.
+
+    recall: it is READ_ACCUMULATOR, which has no source.
+    """
 
     def __init__(self) -> None:
-        super().__init__({"issue": IssueLayout(), "legal": unsigned(1), "count": unsigned(64)})
+        super().__init__(
+            {"issue": IssueLayout(), "legal": unsigned(1), "recall": unsigned(1), "count": unsigned(64)}
+        )
 
 
 class ScalarFront(wiring.Component):
@@ -60,7 +69,8 @@ class ScalarFront(wiring.Component):
                 unit.counts.as_value().eq(Cat(ap.count0, ap.count1, ap.count2, ap.count3)),
             ]
             sizes[name] = unit.size
-        legal = self._legal(m, item.issue.instr, sizes)
+        recall = item.issue.instr.opcode == Opcode.READ_ACCUMULATOR
+        legal = self._legal(m, item.issue.instr, sizes, recall)
         m.d.comb += self.checked.payload.eq(item)
         with m.FSM() as fsm:
             m.d.comb += [
@@ -77,7 +87,7 @@ class ScalarFront(wiring.Component):
                 with m.If(self.clear):
                     m.next = "IDLE"
                 with m.Elif(wait == 0):
-                    m.d.sync += [item.legal.eq(legal), item.count.eq(sizes["src0"])]
+                    m.d.sync += [item.legal.eq(legal), item.recall.eq(recall), item.count.eq(sizes["src0"])]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
                 with m.If(self.checked.ready | self.clear):
@@ -97,21 +107,30 @@ class ScalarFront(wiring.Component):
         )
         return ok
 
-    def _legal(self, m: Module, instr: Any, sizes: dict[str, Value]) -> Signal:
-        """The field rules of models.machine for ACTIVATE."""
+    def _legal(self, m: Module, instr: Any, sizes: dict[str, Value], recall: Value) -> Signal:
+        """The field rules of models.scalar."""
         parts, bias = instr.parts, instr.flags[BIAS]
-        allowed = int(Flag.SATURATE | Flag.SRC1_SCALAR)
+        # all eight bits: the complement of a narrower constant would let the upper ones pass
+        allowed = Signal(8)
+        with m.Switch(instr.opcode):
+            for opcode, flags in SCALAR_OPS.items():
+                with m.Case(opcode.value):
+                    m.d.comb += allowed.eq(flags)
         writable = {*FLOATS, *INTS}
         legal = Signal()
         m.d.comb += legal.eq(
             (parts >= 1)
             & (parts <= self.config.partitions)
-            & ((instr.flags & (0xFF ^ allowed)) == 0)
-            & (instr.op0 <= max(ActFunc).value)
-            & (sizes["dst"] == sizes["src0"])
+            & ((instr.flags & ~allowed) == 0)
+            & (instr.flags[ACCUMULATE] | ~instr.flags[FRESH])
+            & Mux(
+                recall,
+                (instr.op0 == AluOp.ADD) & (instr.op1 == 0) & (sizes["dst"] == 1),
+                (instr.op0 <= max(ActFunc).value) & (sizes["dst"] == sizes["src0"]),
+            )
             & (~bias | (sizes["src1"] == 1))
             & self._pattern(m, "dst", instr.dst, parts, writable)
-            & self._pattern(m, "src0", instr.src0, parts, {*writable, DType.E8M0})
+            & (recall | self._pattern(m, "src0", instr.src0, parts, {*writable, DType.E8M0}))
             & (~bias | self._pattern(m, "src1", instr.src1, parts, {DType.FP32}))
         )
         return legal

@@ -15,6 +15,9 @@ from rtl.lib.delay import delayed
 from rtl.scalar.fma import LATENCY as FMA_LATENCY
 from rtl.scalar.fma import WideFma, WideFmaConfig
 from rtl.scalar.ops import OP_BITS, WideOps, WideOpsConfig
+from rtl.scalar.sums import LaneSums, SumLayout, SumsConfig
+from rtl.scalar.turns import LATENCY as TURNS_LATENCY
+from rtl.scalar.turns import WideTurns, WideTurnsConfig
 from rtl.scalar.wide import WIDE_BITS, WideLayout, from_fp32, to_fp32
 from rtl.tiles import ClockedTile, TileLibrary
 
@@ -26,6 +29,7 @@ READ = 1
 """Cycles from a step to its operands."""
 WRITE = READ + FMA_LATENCY
 assert WRITE + 1 <= SLOTS
+assert TURNS_LATENCY == FMA_LATENCY
 LATENCY = WRITE + 1 + encode.LATENCY
 """Cycles from a step to `o`."""
 
@@ -72,7 +76,8 @@ class ScalarLane(ClockedTile):
     constant_a, constant_b, constant_c: WideLayout, READ cycles after their step.
     raw, dtype: the element that a `load` takes, decode.LATENCY - READ cycles before its step.
     scale: WideLayout; bias: FP32 bits; o_dtype, saturate: how results are cast. All held while steps are under way.
-    o: the result as a raw element, LATENCY cycles after its step.
+    sums, mine: what the accumulators do, and whether this lane's do it; a step's FP32 result is there for them LATENCY - encode.LATENCY cycles after it.
+    o: the result as a raw element, LATENCY cycles after its step; the sum of the accumulators encode.LATENCY + 1 cycles after sums.show.
     """
 
     def __init__(self, config: ScalarLaneConfig, *, tiles: TileLibrary):
@@ -88,6 +93,8 @@ class ScalarLane(ClockedTile):
                 "bias": In(32),
                 "o_dtype": In(code),
                 "saturate": In(1),
+                "sums": In(SumLayout()),
+                "mine": In(1),
                 "o": Out(32),
             }
         )
@@ -99,6 +106,7 @@ class ScalarLane(ClockedTile):
         m.submodules.decode = entry = self.tiles.place(decode.Decode, decode.DecodeConfig())
         m.submodules.fma = fma = self.tiles.place(WideFma, WideFmaConfig())
         m.submodules.ops = ops = self.tiles.place(WideOps, WideOpsConfig())
+        m.submodules.turns = turns = self.tiles.place(WideTurns, WideTurnsConfig())
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
         now = Signal(StepLayout(), reset_less=True)
         m.d.sync += now.eq(self.step)
@@ -137,18 +145,27 @@ class ScalarLane(ClockedTile):
             fma.b.eq(b),
             fma.c.as_value().eq(Mux(multiply, c.as_value(), ops.o.as_value())),
             fma.only_c.eq(~multiply),
+            turns.a.eq(a),
+            turns.whole.eq(now.op == Op.QUADRANT),
         ]
-        done = delayed(m, self.tiles, "done", Cat(now.valid, now.slot, now.target), WRITE - READ)
+        turned = ~now.load & ((now.op == Op.TURN) | (now.op == Op.QUADRANT))
+        final = Signal(WideLayout())
+        done = delayed(m, self.tiles, "done", Cat(now.valid, turned, now.slot, now.target), WRITE - READ)
         write = file.write_port()
         result = Signal(32, reset_less=True)
+        m.submodules.sums = sums = self.tiles.place(LaneSums, SumsConfig())
         m.d.comb += [
             write.en.eq(done[0]),
-            write.addr.eq(done[1:]),
-            write.data.eq(fma.o.as_value()),
+            write.addr.eq(done[2:]),
+            final.as_value().eq(Mux(done[1], turns.o.as_value(), fma.o.as_value())),
+            write.data.eq(final.as_value()),
+            sums.x.eq(result),
+            sums.ctl.eq(self.sums),
+            sums.mine.eq(self.mine),
             out.x.eq(result),
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
             self.o.eq(out.raw),
         ]
-        m.d.sync += result.eq(to_fp32(m, "result", fma.o))
+        m.d.sync += result.eq(Mux(self.sums.show, sums.o, to_fp32(m, "result", final)))
         return m

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from models.microcode import OPERANDS
 from rtl.interfaces import mac_code_bits
 from rtl.scalar.lane import ScalarLane, ScalarLaneConfig, StepLayout
+from rtl.scalar.sums import SumLayout
 from rtl.scalar.wide import WideLayout
 from rtl.tiles import ClockedTile, TileLibrary
 
@@ -22,7 +23,7 @@ class ScalarLanesConfig:
 
 
 class ScalarLanes(ClockedTile):
-    """GROUP ScalarLane side by side. Members are theirs; `raw`, `biases` and `o` have 32 bits a lane, the first one's lowest.
+    """GROUP ScalarLane side by side. Members are theirs; `raw`, `biases` and `o` have 32 bits a lane, `mine` one, the first lane's lowest.
 
     own_bias: each lane takes its own word of `biases`, instead of `bias` for all.
     """
@@ -42,6 +43,8 @@ class ScalarLanes(ClockedTile):
                 "biases": In(32 * GROUP),
                 "o_dtype": In(code),
                 "saturate": In(1),
+                "sums": In(SumLayout()),
+                "mine": In(GROUP),
                 "o": Out(32 * GROUP),
             }
         )
@@ -57,12 +60,14 @@ class ScalarLanes(ClockedTile):
                 "scale",
                 "o_dtype",
                 "saturate",
+                "sums",
                 *(f"constant_{n}" for n in OPERANDS),
             ):
                 m.d.comb += getattr(lane, name).eq(getattr(self, name))
             m.d.comb += [
                 lane.raw.eq(self.raw[own]),
                 lane.bias.eq(Mux(self.own_bias, self.biases[own], self.bias)),
+                lane.mine.eq(self.mine[i]),
                 self.o[own].eq(lane.o),
             ]
         return m

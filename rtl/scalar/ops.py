@@ -22,7 +22,7 @@ class WideOpsConfig:
 
 
 class WideOps(ClockedTile):
-    """o = op(a, b, c) as models.microcode.execute, in the same cycle. FMA is not among them: `o` then means nothing.
+    """o = op(a, b, c) as models.microcode.execute, in the same cycle. FMA, TURN and QUADRANT are not among them: `o` then means nothing.
 
     Ports: op (models.microcode.Op); a, b, c, o: WideLayout.
     """

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from models.functions import ActFunc, library
-from models.microcode import OPERANDS, Op, Step
+from models.microcode import OPERANDS, PARAMETER, Op, Step
 from rtl.fp.decode import LATENCY as DECODE_LATENCY
 from rtl.scalar.lane import READ, SLOTS, OperandLayout, StepLayout
 from rtl.scalar.ops import OP_BITS
@@ -48,6 +48,7 @@ class MicroSequencer(ClockedTile):
     -------
     start: one cycle while idle, with `function` (ActFunc) and `count`, the number of elements; 0 is done at once.
     ready: an element is there and its result has a place. take: it is taken in this cycle, STEP_DELAY cycles before its step.
+    parameter: what PARAMETER is to the programs; held.
     step, constant_a, constant_b, constant_c: to all lanes.
     last: the step that is shown is the last one of its element.
     clear: forget everything. idle.
@@ -62,6 +63,7 @@ class MicroSequencer(ClockedTile):
                 "start": In(1),
                 "function": In(FUNCTION_BITS),
                 "count": In(64),
+                "parameter": In(WideLayout()),
                 "ready": In(1),
                 "take": Out(1),
                 "step": Out(StepLayout()),
@@ -151,14 +153,20 @@ class MicroSequencer(ClockedTile):
         """Operands of the step that was read, and the constants that they name, a cycle later."""
         at = OP_BITS + 3
         for name in OPERANDS:
-            table: Any = Memory(shape=WIDE_BITS, depth=len(constants), init=[wide_bits(c) for c in constants])
+            # the parameter's place is never read
+            words = [0 if c == PARAMETER else wide_bits(c) for c in constants]
+            table: Any = Memory(shape=WIDE_BITS, depth=len(constants), init=words)
             m.submodules[f"constants_{name}"] = table
             port = table.read_port()
             size = OperandLayout().size
+            number, given = fetch.data[at : at + const_bits], Signal(name=f"given_{name}")
+            m.d.sync += given.eq(number == constants.index(PARAMETER))
             m.d.comb += [
-                port.addr.eq(fetch.data[at : at + const_bits]),
+                port.addr.eq(number),
                 port.en.eq(1),
                 getattr(self.step, name).as_value().eq(fetch.data[at + const_bits :][:size]),
-                getattr(self, f"constant_{name}").as_value().eq(Cat(port.data)),
+                getattr(self, f"constant_{name}")
+                .as_value()
+                .eq(Mux(given, self.parameter.as_value(), Cat(port.data))),
             ]
             at += const_bits + size

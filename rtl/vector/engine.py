@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
-from models.formats import DType
+from models.formats import MX_ROWS, DType
 from models.fp import IDENTITY
 from models.isa import AluOp, Engine, ErrorCode, Flag, Space
 from rtl.access.reader import LaneReader, LaneReaderConfig
@@ -21,6 +21,7 @@ from rtl.interfaces import (
     psum_addr_bits,
     sbuf_addr_bits,
 )
+from rtl.lib.delay import Delay, DelayConfig
 from rtl.lib.element import log2_bytes
 from rtl.lib.queue import Queue, QueueConfig
 from rtl.tiles import TileLibrary
@@ -36,6 +37,7 @@ from rtl.vector.lane import (
     SumLayout,
     VectorLane,
 )
+from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
 
 RESULTS = 24
 """Results on their way through the lanes or waiting to be written."""
@@ -132,6 +134,14 @@ class VectorEngine(wiring.Component):
             *(unit.clear.eq(flush) for unit in (*readers, writer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~readers[0].idle | ~readers[1].idle | ~writer.idle),
         ]
+        # scales lie at an offset in the quadrants of the data that they belong to
+        with m.If(checked.scale):
+            m.d.comb += [
+                writer.start.payload.ap.part.eq(instr.src0.part),
+                writer.start.payload.parts.eq(p),
+            ]
+        with m.If(checked.pack):
+            m.d.comb += readers[1].start.payload.ap.part.eq(instr.dst.part)
         m.submodules.groups = groups = self.tiles.place(GroupControl, None)
         left = Signal(len(checked.count))
         m.d.comb += [
@@ -165,6 +175,8 @@ class VectorEngine(wiring.Component):
         instr = now.issue.instr
         scalar, high = (Signal(lanes_layout(p), name=n, reset_less=True) for n in ("scalar", "high"))
         have_low, pace = Signal(), Signal(range(divide.PACE))
+        # of an MX block's four elements, which one enters; whether it is the last
+        turn, four, ends = Signal(TURN_BITS), Signal(), Signal()
         first, second = readers[0].out, readers[1].out
         # fire: an element enters; enters: one that gives a result
         fire, enters, credit = Signal(), Signal(), Signal(range(RESULTS + 1), init=RESULTS)
@@ -173,9 +185,11 @@ class VectorEngine(wiring.Component):
         there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
             fire.eq(there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan),
-            enters.eq(fire | groups.result),
+            four.eq(now.scale | now.pack),
+            ends.eq(~four | turn.all()),
+            enters.eq((fire & ends) | groups.result),
             first.ready.eq((fire | groups.take) & ~now.fill),
-            second.ready.eq(Mux(now.pair, fire | groups.take, now.scalar & ~have_scalar)),
+            second.ready.eq(Mux(now.pair, (fire & ends) | groups.take, now.scalar & ~have_scalar)),
             taken.eq(results.o.valid & results.o.ready),
         ]
         # one scalar, or the two bounds of a range, the first of which moves on
@@ -186,6 +200,10 @@ class VectorEngine(wiring.Component):
                 high.eq(second.payload.data),
                 scalar.eq(Mux(now.span, high.as_value(), second.payload.data.as_value())),
             ]
+        with m.If(start):
+            m.d.sync += turn.eq(0)
+        with m.Elif(fire):
+            m.d.sync += turn.eq(turn + 1)
         with m.If(start):
             m.d.sync += [have_low.eq(0), pace.eq(0)]
         with m.Elif(fire & now.divide):
@@ -217,13 +235,15 @@ class VectorEngine(wiring.Component):
             m.d.sync += number.eq(number + 1)
         m.submodules.number = numbers = self.tiles.place(decode.Decode, decode.DecodeConfig())
         m.d.comb += [numbers.raw.eq(number), numbers.dtype.eq(DType.INT32.value)]
+        mx, blank = self._quantizer(m, now, fire, turn, second.payload.data)
         outs: list[Value] = []
         skips: list[Value] = []
         for i in range(p):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
+            operand = Mux(now.pack, mx.factor[i // MX_ROWS], second.payload.data[i])
             m.d.comb += [
                 lane.a.eq(Mux(now.fill, instr.imm0, first.payload.data[i])),
-                lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], second.payload.data[i]))),
+                lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], operand))),
                 lane.c.eq(Mux(now.second, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
                 lane.reverse0.eq(instr.flags[reverse0] & ~now.choose & ~now.select),
@@ -241,16 +261,20 @@ class VectorEngine(wiring.Component):
                 lane.span.high.eq(high[i]),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
-                lane.b_dtype.eq(Mux(imm, FP32_CODE, instr.src1.dtype)),
+                lane.b_dtype.eq(Mux(imm | now.pack, FP32_CODE, instr.src1.dtype)),
                 lane.o_dtype.eq(instr.dst.dtype),
-                lane.op0.eq(instr.op0),
+                lane.op0.eq(Mux(now.pack, AluOp.MUL.value, instr.op0)),
                 lane.op1.eq(Mux(now.reduce, instr.op0, instr.op1)),
                 lane.reduce.eq(groups.control),
                 lane.saturate.eq(instr.flags[saturate]),
                 lane.copy.eq(now.copy),
             ]
-            outs.append(lane.o)
-            skips.append(now.choose & (lane.zero ^ instr.flags[reverse0]))
+            m.d.comb += [
+                mx.exps[i].eq(lane.exp),
+                mx.raws[i].eq(Mux(blank[i // MX_ROWS], 0, lane.o)),
+            ]
+            outs.append(Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], lane.o)))
+            skips.append(Mux(now.scale, mx.skip[i], now.choose & (lane.zero ^ instr.flags[reverse0])))
         m.d.comb += [
             results.clear.eq(flush),
             results.i.valid.eq(under_way[LATENCY - 1]),
@@ -264,9 +288,37 @@ class VectorEngine(wiring.Component):
             (now.reduce, REDUCE_LATENCY),
             (now.exponential, EXP_LATENCY),
             (now.divide, DIVIDE_LATENCY),
+            (now.scale, decode.LATENCY + SCALE_LATENCY),
         ):
             with m.If(other):
                 m.d.comb += results.i.valid.eq(under_way[latency - 1])
+
+    def _quantizer(self, m: Module, now: Any, fire: Signal, turn: Signal, scales: Any) -> tuple[Any, Value]:
+        """The unit for MX scales and x4 words, led along with the lanes; and, with a group's raw elements, whether their scale is NaN."""
+        instr, cfg = (
+            now.issue.instr,
+            QuantizerConfig(partitions=self.config.partitions, quadrant=self.config.quadrant),
+        )
+        m.submodules.quantizer = mx = self.tiles.place(Quantizer, cfg)
+        m.submodules.mx_enter = enter = self.tiles.place(
+            Delay, DelayConfig(width=1 + TURN_BITS, cycles=decode.LATENCY)
+        )
+        m.submodules.mx_leave = leave = self.tiles.place(
+            Delay, DelayConfig(width=1 + cfg.groups, cycles=LATENCY)
+        )
+        m.d.comb += [
+            enter.i.eq(Cat(fire & now.scale, turn)),
+            leave.i.eq(Cat(fire & now.pack, mx.blank)),
+            mx.enter.eq(enter.o[0]),
+            mx.turn.eq(enter.o[1:]),
+            mx.dtype.eq(Mux(now.scale, instr.op0, instr.dst.dtype)),
+            mx.nki.eq(instr.op1[0]),
+            mx.offset.eq(Mux(now.scale, instr.dst.part, instr.src1.part)),
+            mx.parts.eq(instr.parts),
+            mx.scale_in.eq(scales),
+            mx.leave.eq(leave.o[0]),
+        ]
+        return mx, leave.o[1:]
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

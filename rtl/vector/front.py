@@ -23,7 +23,7 @@ from models.elements import (
     VECTOR_OPS,
     WRITABLE,
 )
-from models.formats import DType
+from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
@@ -42,7 +42,7 @@ class CheckedLayout(data.StructLayout):
     copy: same type on both sides. pair: src1 is read, element by element. second: for op1, not for op0. scalar: src1 is read once.
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
-    accumulators. recall: these are the source.
+    accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst.
     """
 
     def __init__(self) -> None:
@@ -64,6 +64,8 @@ class CheckedLayout(data.StructLayout):
                 "span": unsigned(1),
                 "accumulate": unsigned(1),
                 "recall": unsigned(1),
+                "scale": unsigned(1),
+                "pack": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -126,7 +128,7 @@ class VectorFront(wiring.Component):
         copy = _one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
         scan = instr.opcode == Opcode.TENSOR_TENSOR_SCAN
         last = (instr.opcode == Opcode.SCALAR_TENSOR_TENSOR) | scan
-        pair = _one_of(instr.opcode, PAIRS)
+        pair = _one_of(instr.opcode, (*PAIRS, Opcode.MX_CAST))
         scalar_bit = _bit(Flag.SRC1_SCALAR)
         span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
         scalar = (instr.flags[scalar_bit] & ~pair) | span
@@ -163,6 +165,8 @@ class VectorFront(wiring.Component):
                         item.span.eq(span),
                         item.accumulate.eq(instr.flags[_bit(Flag.ACCUMULATE)]),
                         item.recall.eq(recall),
+                        item.scale.eq(instr.opcode == Opcode.MX_SCALE),
+                        item.pack.eq(instr.opcode == Opcode.MX_CAST),
                         item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
                         item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
@@ -172,19 +176,20 @@ class VectorFront(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _pattern(self, m: Module, name: str, ap: Any, parts: Value) -> Value:
-        """Type and space known, address aligned, partitions in range."""
+    def _pattern(self, m: Module, name: str, ap: Any, parts: Value, scale: Value | int = 0) -> Value:
+        """Type and space known, address aligned, partitions in range; with `scale`: MX scales."""
         p = self.config.partitions
         step = (p // 4).bit_length() - 1
         ok = Signal(name=f"{name}_ok")
         size = log2_bytes(ap.dtype)
         misaligned = (ap.addr[0] & (size != 0)) | (ap.addr[1] & size[1])
+        offset = (ap.part[:2] == 0) & (ap.part[4:] == 0) if p >= 32 else ap.part == 0
+        scales = offset & (ap.dtype == DType.E8M0) & (ap.space == Space.SBUF)
         m.d.comb += ok.eq(
             _one_of(ap.dtype, DType)
             & (ap.space <= max(Space))
             & ~misaligned
-            & (ap.part[:step] == 0)
-            & (ap.part + parts <= p)
+            & Mux(scale, scales, (ap.part[:step] == 0) & (ap.part + parts <= p))
         )
         return ok
 
@@ -204,26 +209,40 @@ class VectorFront(wiring.Component):
         second = pair | scalar
         sums, fresh, reverse1 = (instr.flags[_bit(f)] for f in (Flag.ACCUMULATE, Flag.FRESH, Flag.REVERSE1))
         op1_reduces = _one_of(instr.op1, IDENTITY) & ~reverse1
-        op1_free = ~_one_of(instr.opcode, NO_OP1) | (instr.op1 == 0)
+        op1_free = ~_one_of(instr.opcode, (*NO_OP1, Opcode.MX_CAST)) | (instr.op1 == 0)
         compares = _one_of(instr.op0, COMPARISONS) & _one_of(instr.op1, COMPARISONS)
+        to_scale, to_pack = instr.opcode == Opcode.MX_SCALE, instr.opcode == Opcode.MX_CAST
+        mx = to_scale | to_pack
+        plain = (
+            (_one_of(instr.op0, ALU_OPS) | ((instr.op0 == AluOp.DIVIDE) & _one_of(instr.opcode, DIVIDES)))
+            & _one_of(instr.op1, ALU_OPS)
+            & ~(_one_of(instr.opcode, (*NO_OP0, Opcode.MX_CAST)) & (instr.op0 != 0))
+            & ~(_one_of(instr.opcode, REDUCES) & ~_one_of(instr.op0, IDENTITY))
+            & Mux(span, compares, Mux(sums, op1_reduces, op1_free))
+        )
+        scaling = _one_of(instr.op0, PACKED) & (instr.op1 <= max(MxRule))
         fields = (
             (parts >= 1)
             & (parts <= self.config.partitions)
             & ((instr.flags & ~allowed) == 0)
-            & (_one_of(instr.op0, ALU_OPS) | ((instr.op0 == AluOp.DIVIDE) & _one_of(instr.opcode, DIVIDES)))
-            & _one_of(instr.op1, ALU_OPS)
-            & ~(_one_of(instr.opcode, NO_OP0) & (instr.op0 != 0))
-            & ~(_one_of(instr.opcode, REDUCES) & ~_one_of(instr.op0, IDENTITY))
-            & Mux(span, compares, Mux(sums, op1_reduces, op1_free))
+            & Mux(to_scale, scaling, plain)
+            & ~(mx & (parts[: MX_ROWS.bit_length() - 1] != 0))
             & (sums | ~fresh)
             & ~(reduce & ~((instr.axes >= 1) & (instr.axes <= AP_DIMS)))
         )
-        types = (
+        quadrant = self.config.quadrant - 1
+        floats = _one_of(src0.dtype, FLOATS)
+        element = (
             copy | (_one_of(dst.dtype, sorted(WRITABLE)) & (fill | _one_of(src0.dtype, sorted(READABLE))))
         ) & (~second | (_one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
+        types = Mux(
+            to_scale,
+            floats & ((src0.part & quadrant) == 0),
+            Mux(to_pack, floats & _one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
+        )
         shape = (
             (~recall | (sizes["dst"] == 1))
-            & (fill | (sizes["dst"] == sizes["src0"]))
+            & (fill | (Mux(mx, sizes["dst"] << (MX_PACK.bit_length() - 1), sizes["dst"]) == sizes["src0"]))
             & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, sizes["dst"]))))
             & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
         )
@@ -232,8 +251,8 @@ class VectorFront(wiring.Component):
             fields
             & types
             & shape
-            & self._pattern(m, "dst", dst, parts)
+            & self._pattern(m, "dst", dst, parts, to_scale)
             & (fill | self._pattern(m, "src0", src0, parts))
-            & (~second | self._pattern(m, "src1", src1, parts))
+            & (~second | self._pattern(m, "src1", src1, parts, to_pack))
         )
         return legal

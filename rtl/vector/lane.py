@@ -150,7 +150,7 @@ class VectorLane(ClockedTile):
     Members
     -------
     a, b: raw elements of types a_dtype and b_dtype. c: FP32 bits. o: raw element of type o_dtype, cast as `saturate` says.
-    copy: o is a, bit for bit. zero: with o, b was a zero. reduce: see rtl.vector.groups; op1 is op0 then.
+    copy: o is a, bit for bit. zero: with o, b was a zero. exp: FP32 exponent field of a, decode.LATENCY cycles later. reduce: see rtl.vector.groups; op1 is op0 then.
     exponential: op1 is applied to exp(a op0 b), EXP_LATENCY cycles. divide: to a / b, DIVIDE_LATENCY cycles; b and a are taken with `divide_start`,
         which comes with them at the first ALU. select: to a, or to c where b is a zero (`flip`: where it is none). within: to a, or to c where
         span.number op0 span.low and span.number op1 span.high do not both hold.
@@ -183,6 +183,7 @@ class VectorLane(ClockedTile):
                 "span": In(SpanLayout()),
                 "o": Out(32),
                 "zero": Out(1),
+                "exp": Out(8),
             }
         )
 
@@ -233,6 +234,7 @@ class VectorLane(ClockedTile):
             out.dtype.eq(self.o_dtype),
             out.saturate.eq(self.saturate),
             zero.i.eq(~values[1][:31].any()),
+            self.exp.eq(values[0][23:31]),
             self.zero.eq(zero.o),
             raw.i.eq(self.a),
             self.o.eq(Mux(self.copy, raw.o, out.raw)),

@@ -21,11 +21,12 @@ from models.elements import (
     VECTOR_OPS,
     WRITABLE,
 )
-from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
+from models.mx import MX_OPS
 
 SLOT_BYTES = 512
 """Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
@@ -100,6 +101,7 @@ class Generator:
         """`count` operations of all kinds."""
         kinds: list[tuple[int, Callable[[], Op]]] = [
             (5, self._vector),
+            (1, self._mx),
             (2, self._activate),
             (2, self._gpsimd),
             (3, self._matmul),
@@ -180,7 +182,7 @@ class Generator:
     # --- kinds -----------------------------------------------------------------------------------------------
     def _vector(self) -> Op:
         rng = self.rng
-        opcode = rng.choice(list(VECTOR_OPS))
+        opcode = rng.choice([op for op in VECTOR_OPS if op not in MX_OPS])
         parts, size = rng.randint(1, self.config.partitions), self._size()
         fields = {"parts": parts, "imm0": self._imm(), "imm1": self._imm()} | self._operations(opcode)
         flags = fields["flags"]
@@ -207,9 +209,35 @@ class Generator:
         used["dst"] = self._pattern(target, count, d_type, self._part(parts), room=room)
         return self._looped(Engine.VECTOR, opcode, fields, used, frozenset(reads), target, room)
 
+    def _mx(self) -> Op:
+        """Scales of a tensor, and perhaps the cast with them."""
+        rng, p = self.rng, self.config.partitions
+        parts, columns = MX_ROWS * rng.randint(1, p // MX_ROWS), rng.choice([1, 2, 3, 5, 8, 16])
+        kind, offset = rng.choice(list(PACKED)), rng.choice([0, 4, 8, 12] if p >= 32 else [0])
+        source, scales = self._slot(), self._slot(space=Space.SBUF)
+        src = self._pattern(source, 4 * columns, rng.choice(list(FLOATS)), 0)
+        scale = self._pattern(scales, columns, DType.E8M0, offset)
+        fields = {"parts": parts, "op0": int(kind), "op1": int(rng.choice(list(MxRule)))}
+        chain = [Part(Opcode.MX_SCALE, fields, {"dst": scale, "src0": src})]
+        reads, writes = {source}, {scales}
+        if rng.random() < 0.6:
+            target = self._slot(apart=frozenset({source, scales}))
+            dst = self._pattern(target, columns, kind, 0)
+            chain.append(Part(Opcode.MX_CAST, {"parts": parts}, {"dst": dst, "src0": src, "src1": scale}))
+            reads.add(scales)
+            writes.add(target)
+        if source == scales:
+            chain = chain[1:]
+            if not chain:
+                return self._mx()
+            writes.discard(scales)
+        return Op(Engine.VECTOR, tuple(chain), frozenset(reads), frozenset(writes))
+
     def _operations(self, opcode: Opcode) -> dict[str, int]:
         """op0, op1 and flags of a vector instruction."""
         rng, known = self.rng, VECTOR_OPS[opcode]
+        op0: AluOp
+        op1: AluOp
         if opcode in REDUCES:
             op0 = rng.choice(list(IDENTITY))
         elif opcode in NO_OP0:
@@ -232,10 +260,13 @@ class Generator:
     def _activate(self) -> Op:
         rng = self.rng
         parts, size = rng.randint(1, self.config.partitions), self._size()
+        if rng.random() < 0.2:
+            return self._scalar_sums(parts)
         fields = {
             "parts": parts,
             "op0": int(rng.choice(list(ActFunc))),
-            "flags": rng.getrandbits(1) * int(Flag.SATURATE),
+            "flags": rng.getrandbits(1) * int(Flag.SATURATE)
+            | rng.choice([0, int(Flag.ACCUMULATE), int(Flag.ACCUMULATE | Flag.FRESH)]),
         }
         fields |= {"imm0": self._imm(), "imm1": self._imm()}
         d_type, s_type = self._types()
@@ -251,6 +282,15 @@ class Generator:
         target = self._slot(apart=frozenset(reads))
         used["dst"] = self._pattern(target, size, d_type, self._part(parts), room=room)
         return self._looped(Engine.SCALAR, Opcode.ACTIVATE, fields, used, frozenset(reads), target, room)
+
+    def _scalar_sums(self, parts: int) -> Op:
+        """What the scalar engine's accumulators hold."""
+        rng = self.rng
+        flags = rng.getrandbits(1) * int(Flag.SATURATE) | rng.getrandbits(1) * int(Flag.NEGATE)
+        fields = {"parts": parts, "op0": int(AluOp.ADD), "flags": flags}
+        target, room = self._slot(), rng.choice([0, 0, 32])
+        used = {"dst": self._pattern(target, 1, self._types()[0], self._part(parts), room=room)}
+        return self._looped(Engine.SCALAR, Opcode.READ_ACCUMULATOR, fields, used, frozenset(), target, room)
 
     def _gpsimd(self) -> Op:
         rng = self.rng

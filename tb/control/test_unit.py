@@ -371,7 +371,7 @@ class Headers(Core):
             self.chip.memory[base : base + len(words)] = list(words)
             self.engines[e].base, self.engines[e].running = base, True
 
-    def _execute(self, opcode, word, raw):
+    def _execute(self, engine, opcode, word, raw):
         pass
 
     def _fetch(self, state):

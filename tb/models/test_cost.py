@@ -8,7 +8,7 @@ from models import cost
 from models.access import AccessPattern, row
 from models.config import find
 from models.formats import DType
-from models.functions import ActFunc
+from models.functions import SLOPED, ActFunc
 from models.gpsimd import GPSIMD_OPS
 from models.image import Image
 from models.isa import AluOp, Engine, Opcode, Space
@@ -17,6 +17,7 @@ from sim.run import run_image
 from tb.lib.simulate import rng
 
 FP32, BF16 = DType.FP32, DType.BF16
+E8M0 = DType.E8M0
 
 
 def busy(config, engine, fill):
@@ -37,6 +38,7 @@ def fills(n, group, parts, function):
     dst, a, b = row(4096, FP32, n), row(0, FP32, n), row(0, FP32, n, space=Space.PSUM)
     grouped = AccessPattern(0, FP32, ((group, n), (1, group)))
     one = row(1024, FP32, 1)
+    four, scales = row(0, FP32, 4 * n, space=Space.PSUM), row(2048, E8M0, n)
     kwargs = {"parts": parts}
     return {
         Opcode.TENSOR_COPY: lambda p: p.vector.tensor_copy(dst, a, **kwargs),
@@ -74,11 +76,20 @@ def fills(n, group, parts, function):
             dst, row(0, FP32, group), row(1024, DType.UINT16, n), **kwargs
         ),
         Opcode.PARTITION_REDUCE: lambda p: p.gpsimd.partition_reduce(dst, a, AluOp.ADD, **kwargs),
-        Opcode.ACTIVATE: lambda p: p.scalar.activate(dst, a, function, **kwargs),
+        Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
+        Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
+        Opcode.ACTIVATE: lambda p: p.scalar.activate(
+            dst, a, function, accumulate=n % 2 == 0, slope=0.5 if function in SLOPED else None, **kwargs
+        ),
+        "scalar accumulators": lambda p: p.scalar.read_accumulator(row(4096, FP32, 1), **kwargs),
     }
 
 
-OTHER_ENGINES = {Opcode.ACTIVATE: Engine.SCALAR, **dict.fromkeys(GPSIMD_OPS, Engine.GPSIMD)}
+OTHER_ENGINES = {
+    Opcode.ACTIVATE: Engine.SCALAR,
+    "scalar accumulators": Engine.SCALAR,
+    **dict.fromkeys(GPSIMD_OPS, Engine.GPSIMD),
+}
 KINDS = list(fills(1, 1, 1, ActFunc.RELU))
 
 
@@ -92,7 +103,7 @@ def test_elements(kind, name):
         )[kind]
         engine = OTHER_ENGINES.get(kind, Engine.VECTOR)
         cycles, (instr,) = busy(config, engine, fill)
-        assert cycles == cost.alone(config, instr), f"{n} elements"
+        assert cycles == cost.alone(config, instr, engine), f"{n} elements"
 
 
 @pytest.mark.parametrize("name", ["nano", "mini"])

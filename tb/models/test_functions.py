@@ -1,10 +1,11 @@
 """The scalar engine's functions: reports from the field, limits, accuracy on a sample. (All of BF16 and 10^6 numbers each: `tesela accuracy`.)"""
 
+import mpmath
 import numpy as np
 import pytest
 
-from models.functions import ActFunc, activate, evaluate
-from sim.accuracy import BF16_WRONG, REFERENCES, ULP_LIMITS, bf16_errors, fp32_errors
+from models.functions import SLOPED, ActFunc, activate, evaluate
+from sim.accuracy import BF16_WRONG, MAX_ULP, REFERENCES, bf16_errors, fp32_errors
 from tb.lib.simulate import rng
 
 INF, NAN, BIG = np.inf, np.nan, 3e38
@@ -74,6 +75,27 @@ def test_rsqrt_a13():
         (ActFunc.D_GELU, -INF, -0.0),
         (ActFunc.D_RELU, 0.0, 0.0),
         (ActFunc.D_RELU, 1e-45, 1.0),
+        (ActFunc.SIN, -0.0, -0.0),
+        (ActFunc.SIN, 0.0, 0.0),
+        (ActFunc.SIN, 1e-45, 1e-45),
+        (ActFunc.SIN, INF, NAN),
+        (ActFunc.SIN, -INF, NAN),
+        (ActFunc.COS, -0.0, 1.0),
+        (ActFunc.COS, -INF, NAN),
+        (ActFunc.COS, 1e-45, 1.0),
+        (ActFunc.ARCTAN, -0.0, -0.0),
+        (ActFunc.ARCTAN, INF, np.pi / 2),
+        (ActFunc.ARCTAN, -BIG, -np.pi / 2),
+        (ActFunc.ARCTAN, 1.0, np.pi / 4),
+        (ActFunc.ARCTAN, -1e-45, -1e-45),
+        (ActFunc.D_ERF, INF, 0.0),
+        (ActFunc.D_ERF, -0.0, 2 / np.sqrt(np.pi)),
+        (ActFunc.D_GELU_TANH, -INF, -0.0),
+        (ActFunc.D_GELU_TANH, BIG, 1.0),
+        (ActFunc.D_GELU_TANH, 0.0, 0.5),
+        (ActFunc.D_MISH, -INF, -0.0),
+        (ActFunc.D_MISH, INF, 1.0),
+        (ActFunc.D_MISH, 0.0, 0.6),
     ],
 )
 def test_limits(f, x, want):
@@ -84,13 +106,60 @@ def test_limits(f, x, want):
 
 @pytest.mark.parametrize("f", list(ActFunc), ids=lambda f: f.name.lower())
 def test_accuracy_on_a_sample(f):
-    assert np.isnan(evaluate(f, np.array([NAN], dtype=np.float32))[0]) or f == ActFunc.D_RELU
+    assert np.isnan(evaluate(f, np.array([NAN], dtype=np.float32))[0]) or f in (
+        ActFunc.D_RELU,
+        ActFunc.D_PRELU,
+    )
     worst = fp32_errors(f, 20000, rng().getrandbits(32))
-    assert worst.max_ulp <= ULP_LIMITS.get(f, 2.0), worst
+    assert worst.max_ulp <= MAX_ULP, worst
     assert worst.wrong_specials == 0
     wrong, off = bf16_errors(f, step=7)
     assert wrong <= BF16_WRONG
     assert off <= 1
+
+
+def _hardest():
+    """FP32 numbers m * 2**e that are nearest to multiples of pi / 2, from the continued fractions of 2**e * 2 / pi."""
+    found = []
+    with mpmath.workprec(400):
+        for e in range(-22, 105):
+            x = mpmath.mpf(2) ** e * 2 / mpmath.pi
+            before, q = 0, 1
+            for _ in range(60):
+                x -= mpmath.floor(x)
+                if x == 0:
+                    break
+                x = 1 / x
+                before, q = q, int(mpmath.floor(x)) * q + before
+                if q >= 1 << 24:
+                    break
+                if q < 1 << 24 and q >= 1 << 16:
+                    found += [q * n * 2.0**e for n in (1, 3, 5) if q * n < 1 << 24]
+    return np.array([*found, 16367173 * 2.0**72], dtype=np.float32)
+
+
+@pytest.mark.parametrize("f", [ActFunc.SIN, ActFunc.COS], ids=lambda f: f.name.lower())
+def test_sine_and_cosine_where_the_reduction_is_hardest(f):
+    x = _hardest()
+    assert x.size > 100
+    x = np.concatenate([x, -x])
+    got = evaluate(f, x)
+    with mpmath.workprec(400):
+        exact = mpmath.sin if f == ActFunc.SIN else mpmath.cos
+        for a, b in zip(x.tolist(), got.tolist(), strict=True):
+            want = exact(mpmath.mpf(a))
+            ulp = float(np.spacing(np.float32(abs(float(want)))))
+            assert abs(mpmath.mpf(b) - want) < 0.6 * ulp, f"{f.name}({a!r}): {b!r}, not {want}"
+
+
+def test_prelu_and_its_derivative():
+    x = np.array([-2, -0.0, 0.0, 3, -INF, INF, NAN], dtype=np.float32)
+    got = evaluate(ActFunc.PRELU, x, 0.25).view(np.uint32)
+    want = np.array([-0.5, -0.0, 0.0, 3, -INF, INF, NAN], dtype=np.float32).view(np.uint32)
+    assert np.array_equal(got, want)
+    assert evaluate(ActFunc.D_PRELU, x, 0.25).tolist() == [0.25, 0.25, 0.25, 1, 0.25, 1, 0.25]
+    assert evaluate(ActFunc.PRELU, x[:1], -3.0)[0] == 6
+    assert set(SLOPED) == {ActFunc.PRELU, ActFunc.D_PRELU}
 
 
 def test_every_function_has_a_reference():

@@ -13,8 +13,9 @@ from models import encoding
 from models.fault import Fault
 from models.formats import DType
 from models.functions import ActFunc, library
-from models.isa import Engine, ErrorCode, Flag, Opcode
+from models.isa import AluOp, Engine, ErrorCode, Flag, Opcode
 from models.machine import Core
+from models.scalar import SCALAR_OPS
 from rtl.scalar.lane import SLOTS
 from sim.runner import params
 from tb.lib.lane_memory import LaneMemory, LanePorts
@@ -38,7 +39,9 @@ OVERHEAD = 45
 
 
 def random_instruction(function: ActFunc | None = None, size: int | None = None) -> bytes:
-    """A legal ACTIVATE with all its accesses in range; source apart from the destination, or exactly in place."""
+    """A legal instruction with all its accesses in range; source apart from the destination, or exactly in place."""
+    if function is None and size is None and random.random() < 0.2:
+        return read_accumulator()
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     f = random.choice(list(ActFunc)) if function is None else function
@@ -52,7 +55,8 @@ def random_instruction(function: ActFunc | None = None, size: int | None = None)
     fields = {
         "parts": parts,
         "op0": f.value,
-        "flags": random.choice([0, int(Flag.SATURATE)]),
+        "flags": random.choice([0, int(Flag.SATURATE)])
+        | random.choice([0, int(Flag.ACCUMULATE), int(Flag.ACCUMULATE | Flag.FRESH)]),
         "imm0": 0x3F800000 if tame else fp32_bits(),
         "imm1": 0x80000000 if tame else fp32_bits(),
     }
@@ -62,25 +66,53 @@ def random_instruction(function: ActFunc | None = None, size: int | None = None)
     return encoding.encode(encoding.Instruction(Opcode.ACTIVATE, fields | random_update(), aps))
 
 
+def read_accumulator() -> bytes:
+    """A legal READ_ACCUMULATOR."""
+    parts = random.randint(1, CONFIG.partitions)
+    flags = random.choice([0, int(Flag.SATURATE)]) | random.choice([0, int(Flag.NEGATE)])
+    dtype = random.choice([DType.FP32, DType.FP32, random.choice(WRITABLE)])
+    fields = {"parts": parts, "op0": AluOp.ADD.value, "flags": flags}
+    aps = {"dst": random_pattern(1, dtype, parts)}
+    return encoding.encode(encoding.Instruction(Opcode.READ_ACCUMULATOR, fields | random_update(), aps))
+
+
+def used_aps(word: bytes) -> list[str]:
+    """Names of the patterns that an instruction uses."""
+    raw = encoding.raw_fields(word)
+    if raw["opcode"] == Opcode.READ_ACCUMULATOR:
+        return ["dst"]
+    return ["dst", "src0"] + ["src1"] * bool(raw["flags"] & Flag.SRC1_SCALAR)
+
+
+def run(core: Core, word: bytes) -> None:
+    """One instruction on a model core. Raises Fault."""
+    raw = encoding.raw_fields(word)
+    core._scalar(Opcode(raw["opcode"]), word, raw)
+
+
 def illegal(word: bytes) -> bytes:
     """The instruction with one field that is not allowed."""
     p = CONFIG.partitions
-    patterns = ["dst", "src0"] + ["src1"] * bool(encoding.raw_fields(word)["flags"] & Flag.SRC1_SCALAR)
-    ap = random.choice(patterns)
+    raw = encoding.raw_fields(word)
+    ap = random.choice(used_aps(word))
+    recall, flags = raw["opcode"] == Opcode.READ_ACCUMULATOR, raw["flags"]
+    wrong = [f for f in (1 << n for n in range(8)) if not f & SCALAR_OPS[Opcode(raw["opcode"])]]
+    if not recall and not flags & Flag.ACCUMULATE:
+        wrong.append(int(Flag.FRESH))
+    other = [op.value for op in AluOp if op != AluOp.ADD] if recall else [max(ActFunc) + 1]
     packed = DType.E4M3X4.value
     return random.choice(
         [
             lambda: put_small(word, "parts", random.choice([0, p + 1, 255])),
-            lambda: put_small(word, "op0", random.choice([max(ActFunc) + 1, 128, 255])),
-            lambda: put_small(
-                word, "flags", encoding.raw_fields(word)["flags"] | random.choice([1, 8, 16, 32, 64, 128])
-            ),
+            lambda: put_small(word, "op0", random.choice([*other, 128, 255])),
+            lambda: put_small(word, "flags", flags | random.choice(wrong)),
+            lambda: put_small(word, "op1", random.randint(1, 255)) if recall else put_small(word, "parts", 0),
             lambda: put_ap(word, ap, "space", random.choice([2, 3, 255])),
             lambda: put_ap(word, ap, "dtype", random.choice([packed, 100, 255])),
             lambda: put_ap(word, ap, "part", 1),
             lambda: (
                 put_ap(word, "dst", "count0", encoding.raw_ap(word, "dst")["count0"] + 1)
-                if encoding.ap_from_raw(encoding.raw_ap(word, "src0")).size
+                if encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
                 else put_small(word, "parts", 0)
             ),
         ]
@@ -167,7 +199,7 @@ class Bench:
         raw = encoding.raw_fields(word)
         want = raw["update_mode"] | raw["update_sem"] << 2 | (raw["update_value"] & 0xFFFFFFFF) << 10
         assert payload == want, f"update {payload:#x}, not {want:#x}"
-        self.core._activate(word, raw)
+        run(self.core, word)
         for name, got in self.memories.items():
             wrong = np.argwhere(got.data != getattr(self.core, name))
             assert not wrong.size, f"{name}{wrong[0].tolist()} after {encoding.decode(word)}"
@@ -184,6 +216,7 @@ class Bench:
     async def clear(self) -> None:
         """Clear, then let writes that wait go."""
         await self.cycle(clear=True)
+        self.core.scalar_accumulators[:] = 0
         self.sent.clear()
         self.queue.clear()
         self.offered, self.fault = None, None
@@ -223,13 +256,12 @@ async def faults(dut: Any) -> None:
             word = illegal(random_instruction())
         else:
             word = random_instruction(size=random.choice([1, 5, 12, 24]))
-            patterns = ["dst", "src0"] + ["src1"] * bool(
-                encoding.raw_fields(word)["flags"] & Flag.SRC1_SCALAR
+            word = word if random.random() < 0.8 else read_accumulator()
+            word = put_ap(
+                word, random.choice(used_aps(word)), "addr", random.choice([1 << 20, (1 << 32) - 8])
             )
-            ap = random.choice(patterns)
-            word = put_ap(word, ap, "addr", random.choice([1 << 20, (1 << 32) - 8]))
         try:
-            bench.core._activate(word, encoding.raw_fields(word))
+            run(bench.core, word)
             raise AssertionError("the model takes it")
         except Fault as fault:
             want = fault
@@ -248,7 +280,7 @@ async def faults(dut: Any) -> None:
         for _ in range(20):
             await bench.cycle()
         await bench.clear()
-        bench.queue.append(random_instruction())
+        bench.queue.extend([read_accumulator(), random_instruction(), read_accumulator()])
         await bench.finish()
         assert bench.fault is None
     assert ErrorCode.ILLEGAL_FIELD in seen
@@ -257,7 +289,7 @@ async def faults(dut: Any) -> None:
 
 @cocotb.test()
 async def clears(dut: Any) -> None:
-    """A clear at any moment: nothing is left over for the next instruction."""
+    """A clear at any moment: nothing is left over for the next instruction, and the accumulators are +0."""
     bench = Bench(dut)
     await bench.start()
     for _ in range(max(params()["instructions"] // 2, 3)):
@@ -267,9 +299,33 @@ async def clears(dut: Any) -> None:
         for _ in range(random.choice([random.randint(0, 12), random.randint(0, 60), random.randint(0, 400)])):
             await bench.cycle()
         await bench.clear()
-        bench.queue.extend([random_instruction(), random_instruction()])
+        bench.queue.extend(
+            [read_accumulator(), random_instruction(), random_instruction(), read_accumulator()]
+        )
         await bench.finish()
         assert bench.fault is None
+
+
+@cocotb.test()
+async def accumulators(dut: Any) -> None:
+    """Sums over instructions of changing partitions, each read at once: also what later instructions leave alone."""
+    bench = Bench(dut)
+    await bench.start()
+    for _ in range(max(params()["instructions"] // 4, 2)):
+        bench.weather()
+        bench.fill()
+        for _ in range(random.randint(2, 6)):
+            word = random_instruction(
+                random.choice([ActFunc.COPY, ActFunc.ABS, ActFunc.TANH]), random.choice(SIZES)
+            )
+            chosen = random.choice(
+                [0, int(Flag.ACCUMULATE), int(Flag.ACCUMULATE), int(Flag.ACCUMULATE | Flag.FRESH)]
+            )
+            kept = encoding.raw_fields(word)["flags"] & int(Flag.SATURATE | Flag.SRC1_SCALAR)
+            bench.queue.append(put_small(word, "flags", kept | chosen))
+            bench.queue.append(read_accumulator())
+        await bench.finish()
+        assert bench.fault is None, f"fault {bench.fault}"
 
 
 @cocotb.test()

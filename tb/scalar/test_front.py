@@ -4,11 +4,12 @@ import random
 
 from models import encoding
 from models.fault import Fault
+from models.isa import Opcode
 from rtl.access.size import LATENCY
 from rtl.scalar.front import ScalarFront
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
-from tb.scalar.tb_engine import illegal, random_instruction
+from tb.scalar.tb_engine import illegal, random_instruction, run
 from tb.vector.instructions import CONFIG, Judge, LegalError, new_core
 
 
@@ -23,7 +24,7 @@ def test_legal_or_not_as_the_model_says():
             word = random_instruction()
             word = illegal(word) if n % 2 else word
             try:
-                judge._activate(word, encoding.raw_fields(word))
+                run(judge, word)
                 raise AssertionError("no access")
             except LegalError:
                 want = 1
@@ -41,8 +42,10 @@ def test_legal_or_not_as_the_model_says():
             assert waited == LATENCY
             assert ctx.get(dut.checked.payload.legal) == want, f"{word.hex()}"
             if want:
+                recall = encoding.raw_fields(word)["opcode"] == Opcode.READ_ACCUMULATOR
+                assert ctx.get(dut.checked.payload.recall) == recall
                 size = encoding.ap_from_raw(encoding.raw_ap(word, "src0")).size
-                assert ctx.get(dut.checked.payload.count) == size
+                assert recall or ctx.get(dut.checked.payload.count) == size
             seen.add(want)
             await ctx.tick()
         ctx.set(dut.issue.valid, 1)

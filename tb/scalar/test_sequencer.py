@@ -5,7 +5,7 @@ import pytest
 
 from models import cast
 from models.formats import DType
-from models.functions import ActFunc, activate, evaluate, library
+from models.functions import SLOPED, ActFunc, activate, evaluate, library
 from models.microcode import constant
 from models.wide import from_fp32
 from rtl.scalar import lane as lane_rtl
@@ -38,7 +38,8 @@ def test_every_function(function):
         for _ in range(count)
     ]
     x = np.array(codes, dtype=np.uint32).view(np.float32)
-    want = evaluate(function, x).view(np.uint32)
+    slope = np.float32(r.gauss(0, 2)) if function in SLOPED else None
+    want = evaluate(function, x, slope).view(np.uint32)
     cycles = []
 
     async def bench(ctx):
@@ -49,6 +50,8 @@ def test_every_function(function):
         ctx.set(dut.lane.o_dtype, DType.FP32.value)
         ctx.set(dut.sequencer.function, function.value)
         ctx.set(dut.sequencer.count, count)
+        given = np.array([0 if slope is None else slope], dtype=np.float32).view(np.uint32)
+        ctx.set(dut.sequencer.parameter.as_value(), bits(from_fp32(given), 0))
         ctx.set(dut.sequencer.start, 1)
         await ctx.tick()
         ctx.set(dut.sequencer.start, 0)

@@ -38,7 +38,10 @@ def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = No
     [
         (("sim", "--config", "huge"), ("preset must be one of nano, mini, small, gen3", "'huge'")),
         (("sim", "--config", "/nowhere/x.toml"), ("cannot read configuration",)),
-        (("sim", "--workload", "chess"), ("WORKLOAD must be one of digits, train, conv, not 'chess'",)),
+        (
+            ("sim", "--workload", "chess"),
+            ("WORKLOAD must be one of digits, train, conv, transformer, not 'chess'",),
+        ),
         (("sim", "--format", "fp64", "--config", "nano"), ("FORMAT must be one of mxfp8, bf16, not 'fp64'",)),
         (("sim", "--simulator", "modelsim"), ("SIM must be one of verilator, icarus, not 'modelsim'",)),
         (("sim", "--config", "nano", "--images", "0"), ("images must be from 1 to 1797, not 0",)),

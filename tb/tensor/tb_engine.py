@@ -155,7 +155,7 @@ class Harness:
 
     def execute(self, word: bytes) -> None:
         raw = encoding.raw_fields(word)
-        self.core._execute(Opcode(raw["opcode"]), word, raw)
+        self.core._execute(Engine.TENSOR, Opcode(raw["opcode"]), word, raw)
 
     async def finish(self, most: int = 30000) -> None:
         for _ in range(most):

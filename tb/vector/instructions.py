@@ -11,10 +11,11 @@ from models.access import AccessPattern
 from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig
 from models.elements import ALU_OPS, COPIES, DIVIDES, NO_OP0, NO_OP1, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.fault import Fault
-from models.formats import FLOATS, INTS, PACKED, DType, dtype_bytes
+from models.formats import FLOATS, INTS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
+from models.mx import MX_OPS
 
 CONFIG = ChipConfig(
     name="vector",
@@ -80,7 +81,7 @@ def allowed_flags(opcode: Opcode) -> int:
         Opcode.SELECT: int(Flag.REVERSE0) | sums,
         Opcode.RANGE_SELECT: sums,
     }
-    return int(Flag.SATURATE) | own.get(opcode, 0)
+    return 0 if opcode in MX_OPS else int(Flag.SATURATE) | own.get(opcode, 0)
 
 
 def execute(core: Core, word: bytes) -> Fault | None:
@@ -113,7 +114,8 @@ def used_aps(word: bytes) -> list[str]:
     if opcode in NO_SOURCE:
         return ["dst"]
     scalar = opcode in SCALARS and raw["flags"] & Flag.SRC1_SCALAR
-    return ["dst", "src0", "src1"] if scalar or opcode in (*PAIRS, Opcode.RANGE_SELECT) else ["dst", "src0"]
+    three = (*PAIRS, Opcode.RANGE_SELECT, Opcode.MX_CAST)
+    return ["dst", "src0", "src1"] if scalar or opcode in three else ["dst", "src0"]
 
 
 def results(word: bytes) -> int:
@@ -224,6 +226,8 @@ def random_instruction(size: int | None = None) -> bytes:
     opcode = random.choice(list(VECTOR_OPS))
     if opcode in (Opcode.TENSOR_REDUCE, *NO_SOURCE):
         return _few_operands(opcode, size)
+    if opcode in MX_OPS:
+        return _mx(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -287,6 +291,34 @@ def _few_operands(opcode: Opcode, size: int | None) -> bytes:
             if source.inner(axes) and _apart(dst, source):
                 break
         aps = {"dst": dst, "src0": source}
+    return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
+
+
+def _scales(size: int, apart: list[AccessPattern]) -> AccessPattern:
+    """Scales of the bench's one group, at partition 0 of SBUF."""
+    while True:
+        ap = random_pattern(size, DType.E8M0, CONFIG.partitions)
+        if ap.space == Space.SBUF and all(_apart(ap, a) for a in apart):
+            return ap
+
+
+def _mx(opcode: Opcode, size: int | None) -> bytes:
+    """MX_SCALE or MX_CAST of eight partitions; four elements are read for each result."""
+    n = random.choice(SIZES) if size is None else size
+    parts, kind = CONFIG.partitions, random.choice(list(PACKED))
+    s_type = random.choice(list(FLOATS))
+    if opcode == Opcode.MX_SCALE:
+        scale = _scales(n // 4, [])
+        fields = {"parts": parts, "op0": int(kind), "op1": random.choice(list(MxRule))}
+        aps = {"dst": scale, "src0": _source(n // 4 * 4, s_type, parts, scale)}
+    else:
+        dst = random_pattern(n // 4, kind, parts)
+        fields = {"parts": parts}
+        aps = {
+            "dst": dst,
+            "src0": _source(n // 4 * 4, s_type, parts, dst),
+            "src1": _scales(n // 4, [dst]),
+        }
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 

@@ -91,7 +91,7 @@ class Front:
             want = {
                 "legal": True,
                 "copy": op in COPIES and same,
-                "pair": op in PAIRS,
+                "pair": op in (*PAIRS, Opcode.MX_CAST),
                 "second": op in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN),
                 "scalar": span
                 or (op in (Opcode.TENSOR_SCALAR, Opcode.EXPONENTIAL) and given & Flag.SRC1_SCALAR),
@@ -105,6 +105,8 @@ class Front:
                 "span": span,
                 "accumulate": given & Flag.ACCUMULATE,
                 "recall": recall,
+                "scale": op == Opcode.MX_SCALE,
+                "pack": op == Opcode.MX_CAST,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}

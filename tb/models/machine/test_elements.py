@@ -1,12 +1,11 @@
-"""Functional model: the vector and scalar engines' instructions."""
+"""Functional model: the vector engine's instructions."""
 
 import numpy as np
 import pytest
 
-from models import cast, fp, functions
+from models import cast, fp
 from models.access import AccessPattern, row
 from models.formats import FLOATS, INTS, DType, dtype_bytes
-from models.functions import ActFunc
 from models.isa import AluOp, Space
 from models.program import Program, ProgramError
 from tb.models.machines import NANO, SEED, get, put, random_f32, run
@@ -129,31 +128,6 @@ def test_scalar_tensor_tensor_and_reversed_operands(reverse0, reverse1):
     assert np.array_equal(get(core, 1024, "f4", (8, 9)), want)
     want = np.float32(0.75) - first if reverse1 else first - np.float32(0.75)
     assert np.array_equal(get(core, 2048, "f4", (8, 9)), want)
-
-
-def test_activate():
-    x, bias = random_f32((8, 9), 5), random_f32((8, 1), 6)
-    p = Program(NANO)
-    p.scalar.activate(
-        row(1024, DType.FP16, 9),
-        row(0, DType.FP32, 9),
-        ActFunc.SILU,
-        parts=8,
-        scale=0.5,
-        bias=row(128, DType.FP32, 1),
-    )
-    p.scalar.activate(row(2048, DType.FP32, 9), row(0, DType.FP32, 9), ActFunc.RSQRT, parts=7)
-
-    def prepare(core):
-        put(core, 0, x)
-        put(core, 128, bias)
-
-    core = run(p, prepare)
-    want = functions.activate(ActFunc.SILU, x, np.float32(0.5), bias)
-    assert np.array_equal(get(core, 1024, "u2", (8, 9)), cast.encode(DType.FP16, want, saturate=False))
-    got = get(core, 2048, "u4", (8, 9))
-    assert np.array_equal(got[:7], functions.evaluate(ActFunc.RSQRT, x[:7]).view(np.uint32))
-    assert not got[7].any()
 
 
 def test_empty_vector_access_does_nothing_and_completes_once():
