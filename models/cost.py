@@ -85,11 +85,11 @@ def _levels(config: ChipConfig) -> int:
 
 def _gather(config: ChipConfig, instr: Instruction) -> int:
     n, r = _elements(instr), instr.aps["src0"].size
-    return -(-n // GATHER_SLOTS) * (r + 6) + 2 * n + 20
+    return -(-n // GATHER_SLOTS) * (r + 6) + 2 * n + 19
 
 
 def _partition_reduce(config: ChipConfig, instr: Instruction) -> int:
-    return 4 * _elements(instr) + 7 * _levels(config) + 20
+    return 4 * _elements(instr) + 7 * _levels(config) + 11
 
 
 COSTS: dict[Opcode, Cost] = {
@@ -116,10 +116,13 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
     Opcode.MX_SCALE: Cost("4 N + 17", lambda config, instr: 4 * _elements(instr) + 17),
     Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
-    Opcode.IOTA: Cost("N + log2 P + 15", lambda config, instr: _elements(instr) + _levels(config) + 15),
-    Opcode.AFFINE_SELECT: Cost("N + 20", lambda config, instr: _elements(instr) + 20),
-    Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 20, R elements of src0", _gather),
-    Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 20", _partition_reduce),
+    Opcode.IOTA: Cost("N + log2 P + 14", lambda config, instr: _elements(instr) + _levels(config) + 14),
+    Opcode.AFFINE_SELECT: Cost(
+        "N + 19, or N + log2 P + 14 where that is more",
+        lambda config, instr: _elements(instr) + max(19, _levels(config) + 14),
+    ),
+    Opcode.LOCAL_GATHER: Cost("N / 8, rounded up, * (R + 6) + 2 N + 19, R elements of src0", _gather),
+    Opcode.PARTITION_REDUCE: Cost("4 N + 7 log2 P + 11", _partition_reduce),
     Opcode.MAX8: Cost("R + 31, R elements of src0", lambda config, instr: _ranked(instr) + 31),
     Opcode.FIND_INDEX8: Cost("R + 40, R elements of src0", lambda config, instr: _ranked(instr) + 40),
     Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),

@@ -81,9 +81,9 @@ class GpsimdEngine(Memories):
         dst = self._local(word, "dst", written)
         if opcode == Opcode.IOTA:
             legal(dst.dtype in WRITABLE)
-            numbers = self._numbers(word, dst)
+            pattern = self._numbers(word, dst)
             self._addresses(dst)
-            number = affine(numbers, parts, raw["imm0"])
+            number = affine(pattern, parts, raw["imm0"])
             if dst.dtype not in WORDS:
                 number = cast.encode(dst.dtype, cast.decode(DType.INT32, number), saturate=saturate)
             self._write(dst, parts, number)

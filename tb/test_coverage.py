@@ -19,6 +19,7 @@ ASKED = 600
 GENERATORS: dict[Engine, Callable[[], list[bytes]]] = {
     Engine.TENSOR: lambda: tensor_bench.Generator().batch(ASKED),
     Engine.VECTOR: lambda: [vector_bench.random_instruction() for _ in range(ASKED)],
+    Engine.GPSIMD: lambda: [gpsimd_bench.random_instruction() for _ in range(ASKED)],
     Engine.SCALAR: lambda: [scalar_bench.random_instruction() for _ in range(ASKED)],
     Engine.GPSIMD: lambda: [gpsimd_bench.random_instruction() for _ in range(ASKED)],
 }

@@ -70,9 +70,9 @@ class GpsimdEngine(wiring.Component):
         m.submodules.source = source = self.tiles.place(LaneReader, LaneReaderConfig(**shape))
         m.submodules.index = index = self.tiles.place(LaneReader, LaneReaderConfig(**shape))
         m.submodules.writer = writer = self.tiles.place(LaneWriter, LaneWriterConfig(**shape))
-        # a few indices against many elements: they never hold the source up for long
-        connect(m, index.sbuf, share.first)
-        connect(m, source.sbuf, share.second)
+        # indices are read ahead while elements walk past: they take the cycles that those leave
+        connect(m, source.sbuf, share.first)
+        connect(m, index.sbuf, share.second)
         connect(m, share.o, flipped(self.sbuf))
         connect(m, writer.sbuf, flipped(self.sbuf_w))
         connect(m, flipped(self.ctl.issue), front.issue)

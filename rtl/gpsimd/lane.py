@@ -135,8 +135,9 @@ class GpsimdLane(ClockedTile):
     def _slots(self, m: Module) -> Any:
         """Indices and what they caught; returns the slot looked at."""
         catch, limit = self.catch, self.held.limit
-        index = [Signal(NUMBER_BITS, name=f"index{s}", reset_less=True) for s in range(SLOTS)]
-        kept = [Signal(32, name=f"kept{s}", reset_less=True) for s in range(SLOTS)]
+        # reset: lanes beyond `parts` may name nothing, and what they then hold goes to the memory's port, masked
+        index = [Signal(NUMBER_BITS, name=f"index{s}") for s in range(SLOTS)]
+        kept = [Signal(32, name=f"kept{s}") for s in range(SLOTS)]
         for s in range(SLOTS):
             with m.If(catch.put & (catch.slot == s)):
                 m.d.sync += index[s].eq(self.index)

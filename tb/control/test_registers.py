@@ -86,7 +86,7 @@ def test_every_register():
         known = {r.offset for r in registers.CORE_REGISTERS}
         for addr in (
             0x24,
-            0x8C + 4,
+            0x90 + 4,
             0xF0,
             0xFFC,
             0x5000,

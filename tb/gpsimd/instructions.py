@@ -100,17 +100,20 @@ def random_instruction(
 
 
 def plant(word: bytes, sbuf: NDArray[np.uint8], *, wrong: bool = False) -> None:
-    """Put indices that are in range where a LOCAL_GATHER looks for them; `wrong`: some are not."""
+    """Put indices that are in range where a LOCAL_GATHER looks for them; `wrong`: one or more are not."""
     raw = encoding.raw_fields(word)
     index, source = (encoding.ap_from_raw(encoding.raw_ap(word, n)) for n in ("src1", "src0"))
     width = dtype_bytes(index.dtype)
-    for lane in range(index.part, index.part + raw["parts"]):
-        for at in index.addresses():
-            value = random.randrange(max(source.size, 1))
-            if wrong and random.random() < 0.1:
-                value = random.choice([source.size, 0xFFFF, 0xFFFFFFFF, 1 << 31, 1 << 16])
-                value = max(value & (1 << 8 * width) - 1, source.size)
-            sbuf[lane, at : at + width] = list(value.to_bytes(width, "little"))
+    places = [
+        (lane, int(at)) for lane in range(index.part, index.part + raw["parts"]) for at in index.addresses()
+    ]
+    spoilt = set(random.sample(places, min(len(places), random.choice([1, 1, 4])))) if wrong else set()
+    for lane, at in places:
+        value = random.randrange(max(source.size, 1))
+        if (lane, at) in spoilt:
+            value = random.choice([source.size, 0xFFFF, 0xFFFFFFFF, 1 << 31, 1 << 16])
+            value = max(value & (1 << 8 * width) - 1, source.size)
+        sbuf[lane, at : at + width] = list(value.to_bytes(width, "little"))
 
 
 def illegal(word: bytes) -> bytes:

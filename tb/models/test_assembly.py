@@ -82,7 +82,7 @@ def test_program_text():
     ("text", "message"),
     [
         ("HALT", r"line 1: an .engine line must come first"),
-        (".engine gpu", r"line 1: .engine must be one of tensor, vector, sync, scalar, not 'gpu'"),
+        (".engine gpu", r"line 1: .engine must be one of tensor, vector, sync, scalar, gpsimd, not 'gpu'"),
         (".engine sync\nJUMP", r"line 2: instruction must be one of NOP, .*, not 'JUMP'"),
         (".engine sync\nMATMUL", r"line 2: MATMUL is not an instruction of the sync engine"),
         (".engine sync\nNOP parts=3", r"line 2: NOP has no field 'parts'"),
