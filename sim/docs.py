@@ -102,7 +102,7 @@ def isa_page() -> str:
         f"| NOP, REGISTER, BRANCH not taken | {CONTROL} in a straight line (the fetch's pace); less in a loop that is kept, see [control.md](control.md) |",
         "",
         (
-            "MATMUL is counted from the end of the LOAD_STATIONARY before it, with the array's depth. Each further MATMUL, also one behind a LOAD_STATIONARY of its own, "
+            "MATMUL is counted from the end of the LOAD_STATIONARY before it, with the array's depth; one that is there while the load runs is checked meanwhile, which saves up to six. Each further MATMUL, also one behind a LOAD_STATIONARY of its own, "
             f"adds {FURTHER_MATMUL.text} cycles, where N is {ENOUGH_COLUMNS} or more. "
             f"Each further TRANSPOSE adds at most {FURTHER_TRANSPOSE.text}."
         ),

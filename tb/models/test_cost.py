@@ -12,7 +12,7 @@ from models.formats import DType
 from models.functions import SLOPED, ActFunc
 from models.gpsimd import GPSIMD_OPS
 from models.image import Image
-from models.isa import AluOp, Engine, Opcode, Space
+from models.isa import CONTROL, AluOp, Engine, Opcode, Space
 from models.program import Program
 from sim.run import run_image
 from tb.lib.simulate import rng
@@ -21,16 +21,28 @@ FP32, BF16 = DType.FP32, DType.BF16
 E8M0 = DType.E8M0
 
 
+QUIET = 50
+"""NOPs of the sync engine in which all other streams but one come to their end."""
+
+
 def busy(config, engine, fill):
-    """(cycles that the engine was busy with a program, its instructions)."""
+    """(cycles that the engine was busy with a program, its instructions).
+
+    It starts when the other streams have ended: their fetches and updates would cost it cycles.
+    """
     program = Program(config)
+    quiet = program.semaphore("quiet")
+    for _ in range(QUIET):
+        program.sync.nop()
+    program.sync.nop(update=quiet.add())
+    program.streams[engine].nop(wait=quiet.ge(1))
     fill(program)
     program.finish()
     image = Image.empty(config)
     image.add_program(0, program, 0x1000)
     done = run_image(config, image)
     assert done.cores[0].error is None
-    instructions = [i for i in program.streams[engine].instructions if i.opcode != Opcode.HALT]
+    instructions = [i for i in program.streams[engine].instructions if i.opcode not in CONTROL]
     return done.cores[0].counters[f"BUSY_{engine.name}"], instructions
 
 
@@ -125,6 +137,8 @@ def test_matmul(name):
 
         def fill(p, k=k, m=m, n=n):
             p.tensor.load_stationary(row(0, BF16, m), k=k, m=m)
+            # one after the other: behind a load that runs, the matmul's fields would be checked meanwhile
+            p.tensor.nop(update=p.semaphore("loaded").add())
             p.tensor.matmul(row(0, FP32, n, space=Space.PSUM), row(512, BF16, n), k=k, m=m)
 
         cycles, instructions = busy(config, Engine.TENSOR, fill)
@@ -172,6 +186,7 @@ def test_fp32_matmul():
 
         def fill(p, n=n, count=count):
             p.tensor.load_stationary(row(0, FP32, 8), k=8, m=8)
+            p.tensor.nop(update=p.semaphore("loaded").add())
             for _ in range(count):
                 p.tensor.matmul(row(0, FP32, n, space=Space.PSUM), row(512, FP32, n), k=8, m=8)
 
