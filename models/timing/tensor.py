@@ -119,6 +119,7 @@ class TensorEngine:
     def _turn(self, item: _Item) -> None:
         """A TRANSPOSE has the weights and the columns to itself, and leaves no weights."""
         now = self.clock.now
+        self.columns += item.instr.fields["parts"]
         item.finished = now + item.word.cycles - cost.CHECK
         self._load_free = self._stream_free = now + cost.FURTHER_TRANSPOSE.cycles(self.config, item.instr)
         self._fresh = self._held = False
