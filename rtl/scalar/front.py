@@ -1,21 +1,19 @@
 """Front of the scalar engine: takes instructions one by one, measures their patterns, checks their fields."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from models.config import ChipConfig
 from models.formats import FLOATS, INTS, DType
 from models.functions import ActFunc
-from models.isa import AluOp, Flag, Opcode, Space
+from models.isa import AluOp, Flag, Opcode
 from models.scalar import SCALAR_OPS
+from rtl.access.check import pattern_ok
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
-from rtl.lib.element import log2_bytes
 from rtl.tiles import TileLibrary
 
 SIZE = SizeConfig(bits=64)
@@ -94,19 +92,6 @@ class ScalarFront(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _pattern(self, m: Module, name: str, ap: Any, parts: Value, dtypes: Any) -> Value:
-        """Type allowed and space known, address aligned, partitions in range."""
-        p = self.config.partitions
-        step = (p // 4).bit_length() - 1
-        ok = Signal(name=f"{name}_ok")
-        size = log2_bytes(ap.dtype)
-        known = reduce(or_, [ap.dtype == d.value for d in sorted(dtypes)], C(0, 1))
-        misaligned = (ap.addr[0] & (size != 0)) | (ap.addr[1] & size[1])
-        m.d.comb += ok.eq(
-            known & (ap.space <= max(Space)) & ~misaligned & (ap.part[:step] == 0) & (ap.part + parts <= p)
-        )
-        return ok
-
     def _legal(self, m: Module, instr: Any, sizes: dict[str, Value], recall: Value) -> Signal:
         """The field rules of models.scalar."""
         parts, bias = instr.parts, instr.flags[BIAS]
@@ -117,6 +102,7 @@ class ScalarFront(wiring.Component):
                 with m.Case(opcode.value):
                     m.d.comb += allowed.eq(flags)
         writable = {*FLOATS, *INTS}
+        p = self.config.partitions
         legal = Signal()
         m.d.comb += legal.eq(
             (parts >= 1)
@@ -129,8 +115,11 @@ class ScalarFront(wiring.Component):
                 (instr.op0 <= max(ActFunc).value) & (sizes["dst"] == sizes["src0"]),
             )
             & (~bias | (sizes["src1"] == 1))
-            & self._pattern(m, "dst", instr.dst, parts, writable)
-            & (recall | self._pattern(m, "src0", instr.src0, parts, {*writable, DType.E8M0}))
-            & (~bias | self._pattern(m, "src1", instr.src1, parts, {DType.FP32}))
+            & pattern_ok(m, "dst", instr.dst, parts, partitions=p, dtypes=writable)
+            & (
+                recall
+                | pattern_ok(m, "src0", instr.src0, parts, partitions=p, dtypes={*writable, DType.E8M0})
+            )
+            & (~bias | pattern_ok(m, "src1", instr.src1, parts, partitions=p, dtypes={DType.FP32}))
         )
         return legal

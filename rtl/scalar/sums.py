@@ -68,6 +68,8 @@ class SumControl(ClockedTile):
         m = Module()
         tags = [Signal(TAG_BITS, name=n) for n in ("tag", "put_tag")]
         leaves = Signal(add.LATENCY)
+        # apart from `o`, whose other fields it decides: a struct that reads itself is a loop to a simulator
+        halves = Signal()
         reading = Signal(READ_LATENCY)
         for tag, moves in zip(tags, (self.enters, leaves[-1]), strict=True):
             with m.If(self.start):
@@ -83,10 +85,11 @@ class SumControl(ClockedTile):
         m.d.comb += [
             self.o.load.eq(self.clear | (self.start & self.fresh)),
             self.o.start.eq(Mux(self.clear, 0, IDENTITY[AluOp.ADD])),
-            self.o.tag.eq(Mux(self.o.halves, Cat(C(0, 1), reading[0]), tags[0])),
+            self.o.tag.eq(Mux(halves, Cat(C(0, 1), reading[0]), tags[0])),
             self.o.put.eq(leaves[-1]),
             self.o.put_tag.eq(tags[1]),
-            self.o.halves.eq(self.read | reading[0]),
+            halves.eq(self.read | reading[0]),
+            self.o.halves.eq(halves),
             # the first half waits a cycle for the second one
             self.o.total.eq(reading[add.LATENCY]),
             self.o.show.eq(reading[-1]),

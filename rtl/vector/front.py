@@ -1,10 +1,8 @@
 """Front of the vector engine: takes instructions one by one, measures their patterns, checks their fields."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from amaranth import C, Module, Mux, Signal, Value, unsigned
+from amaranth import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,9 +25,9 @@ from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, MOST_RANKED, RANKS
+from rtl.access.check import one_of, pattern_ok
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
-from rtl.lib.element import log2_bytes
 from rtl.tiles import TileLibrary
 from rtl.vector.groups import GROUP_BITS
 
@@ -75,10 +73,6 @@ class CheckedLayout(data.StructLayout):
                 "count": unsigned(SIZE.bits),
             }
         )
-
-
-def _one_of(code: Value, dtypes: Any) -> Value:
-    return reduce(or_, [code == d.value for d in dtypes], C(0, 1))
 
 
 def _bit(flag: Flag) -> int:
@@ -130,10 +124,10 @@ class VectorFront(wiring.Component):
                 *(unit.counts[n].eq(value) for n, value in enumerate(four)),
             ]
             sizes[name] = unit.size
-        copy = _one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
+        copy = one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
         scan = instr.opcode == Opcode.TENSOR_TENSOR_SCAN
         last = (instr.opcode == Opcode.SCALAR_TENSOR_TENSOR) | scan
-        pair = _one_of(instr.opcode, (*PAIRS, Opcode.MX_CAST))
+        pair = one_of(instr.opcode, (*PAIRS, Opcode.MX_CAST))
         scalar_bit = _bit(Flag.SRC1_SCALAR)
         span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
         scalar = (instr.flags[scalar_bit] & ~pair) | span
@@ -161,20 +155,20 @@ class VectorFront(wiring.Component):
                         item.second.eq(last),
                         item.scan.eq(scan),
                         item.scalar.eq(scalar),
-                        item.reduce.eq(_one_of(instr.opcode, REDUCES)),
+                        item.reduce.eq(one_of(instr.opcode, REDUCES)),
                         item.choose.eq(instr.opcode == Opcode.TENSOR_COPY_PREDICATED),
-                        item.fill.eq(_one_of(instr.opcode, NO_SOURCE)),
+                        item.fill.eq(one_of(instr.opcode, NO_SOURCE)),
                         item.exponential.eq(instr.opcode == Opcode.EXPONENTIAL),
-                        item.divide.eq(_one_of(instr.opcode, DIVIDES) & (instr.op0 == AluOp.DIVIDE)),
+                        item.divide.eq(one_of(instr.opcode, DIVIDES) & (instr.op0 == AluOp.DIVIDE)),
                         item.select.eq(instr.opcode == Opcode.SELECT),
                         item.span.eq(span),
                         item.accumulate.eq(instr.flags[_bit(Flag.ACCUMULATE)]),
                         item.recall.eq(recall),
                         item.scale.eq(instr.opcode == Opcode.MX_SCALE),
                         item.pack.eq(instr.opcode == Opcode.MX_CAST),
-                        item.rank.eq(_one_of(instr.opcode, RANKS)),
-                        item.given.eq(_one_of(instr.opcode, GIVEN)),
-                        item.listed.eq(_one_of(instr.opcode, LISTED)),
+                        item.rank.eq(one_of(instr.opcode, RANKS)),
+                        item.given.eq(one_of(instr.opcode, GIVEN)),
+                        item.listed.eq(one_of(instr.opcode, LISTED)),
                         item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
                         item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
@@ -185,28 +179,18 @@ class VectorFront(wiring.Component):
         return m
 
     def _pattern(self, m: Module, name: str, ap: Any, parts: Value, scale: Value | int = 0) -> Value:
-        """Type and space known, address aligned, partitions in range; with `scale`: MX scales."""
+        """The rules of any pattern; with `scale` those of MX scales, which lie at an offset in their quadrants."""
         p = self.config.partitions
-        step = (p // 4).bit_length() - 1
-        ok = Signal(name=f"{name}_ok")
-        size = log2_bytes(ap.dtype)
-        misaligned = (ap.addr[0] & (size != 0)) | (ap.addr[1] & size[1])
+        plain = pattern_ok(m, name, ap, parts, partitions=p, dtypes=DType)
         offset = (ap.part[:2] == 0) & (ap.part[4:] == 0) if p >= 32 else ap.part == 0
-        scales = offset & (ap.dtype == DType.E8M0) & (ap.space == Space.SBUF)
-        m.d.comb += ok.eq(
-            _one_of(ap.dtype, DType)
-            & (ap.space <= max(Space))
-            & ~misaligned
-            & Mux(scale, scales, (ap.part[:step] == 0) & (ap.part + parts <= p))
-        )
-        return ok
+        return Mux(scale, offset & (ap.dtype == DType.E8M0) & (ap.space == Space.SBUF), plain)
 
     def _legal(
         self, m: Module, instr: Any, sizes: dict[str, Value], copy: Value, pair: Value, scalar: Value
     ) -> Signal:
         """The field rules of models.machine for this engine's own opcodes."""
         dst, src0, src1, parts = instr.dst, instr.src0, instr.src1, instr.parts
-        reduce, fill = instr.opcode == Opcode.TENSOR_REDUCE, _one_of(instr.opcode, NO_SOURCE)
+        reduce, fill = instr.opcode == Opcode.TENSOR_REDUCE, one_of(instr.opcode, NO_SOURCE)
         span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
         # All eight bits: the complement of a narrower constant would let the upper ones pass.
         allowed = Signal(8)
@@ -214,23 +198,23 @@ class VectorFront(wiring.Component):
             for opcode, flags in VECTOR_OPS.items():
                 with m.Case(opcode.value):
                     m.d.comb += allowed.eq(flags)
-        rank, given = _one_of(instr.opcode, RANKS), _one_of(instr.opcode, GIVEN)
-        listed, indexes = _one_of(instr.opcode, LISTED), instr.opcode == Opcode.FIND_INDEX8
+        rank, given = one_of(instr.opcode, RANKS), one_of(instr.opcode, GIVEN)
+        listed, indexes = one_of(instr.opcode, LISTED), instr.opcode == Opcode.FIND_INDEX8
         second = pair | scalar | given
         sums, fresh, reverse1 = (instr.flags[_bit(f)] for f in (Flag.ACCUMULATE, Flag.FRESH, Flag.REVERSE1))
-        op1_reduces = _one_of(instr.op1, IDENTITY) & ~reverse1
-        op1_free = ~_one_of(instr.opcode, (*NO_OP1, Opcode.MX_CAST)) | (instr.op1 == 0)
-        compares = _one_of(instr.op0, COMPARISONS) & _one_of(instr.op1, COMPARISONS)
+        op1_reduces = one_of(instr.op1, IDENTITY) & ~reverse1
+        op1_free = ~one_of(instr.opcode, (*NO_OP1, Opcode.MX_CAST)) | (instr.op1 == 0)
+        compares = one_of(instr.op0, COMPARISONS) & one_of(instr.op1, COMPARISONS)
         to_scale, to_pack = instr.opcode == Opcode.MX_SCALE, instr.opcode == Opcode.MX_CAST
         mx = to_scale | to_pack
         plain = (
-            (_one_of(instr.op0, ALU_OPS) | ((instr.op0 == AluOp.DIVIDE) & _one_of(instr.opcode, DIVIDES)))
-            & _one_of(instr.op1, ALU_OPS)
-            & ~(_one_of(instr.opcode, (*NO_OP0, Opcode.MX_CAST)) & (instr.op0 != 0))
-            & ~(_one_of(instr.opcode, REDUCES) & ~_one_of(instr.op0, IDENTITY))
+            (one_of(instr.op0, ALU_OPS) | ((instr.op0 == AluOp.DIVIDE) & one_of(instr.opcode, DIVIDES)))
+            & one_of(instr.op1, ALU_OPS)
+            & ~(one_of(instr.opcode, (*NO_OP0, Opcode.MX_CAST)) & (instr.op0 != 0))
+            & ~(one_of(instr.opcode, REDUCES) & ~one_of(instr.op0, IDENTITY))
             & Mux(span, compares, Mux(sums, op1_reduces, op1_free))
         )
-        scaling = _one_of(instr.op0, PACKED) & (instr.op1 <= max(MxRule))
+        scaling = one_of(instr.op0, PACKED) & (instr.op1 <= max(MxRule))
         fields = (
             (parts >= 1)
             & (parts <= self.config.partitions)
@@ -241,15 +225,15 @@ class VectorFront(wiring.Component):
             & ~(reduce & ~((instr.axes >= 1) & (instr.axes <= AP_DIMS)))
         )
         quadrant = self.config.quadrant - 1
-        floats = _one_of(src0.dtype, FLOATS)
+        floats = one_of(src0.dtype, FLOATS)
         element = (
-            copy | (_one_of(dst.dtype, sorted(WRITABLE)) & (fill | _one_of(src0.dtype, sorted(READABLE))))
-        ) & (~second | (_one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
-        element &= ~indexes | _one_of(dst.dtype, INDEXES)
+            copy | (one_of(dst.dtype, sorted(WRITABLE)) & (fill | one_of(src0.dtype, sorted(READABLE))))
+        ) & (~second | (one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
+        element &= ~indexes | one_of(dst.dtype, INDEXES)
         types = Mux(
             to_scale,
             floats & ((src0.part & quadrant) == 0),
-            Mux(to_pack, floats & _one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
+            Mux(to_pack, floats & one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
         )
         due = Mux(listed, EIGHT, sizes["src0"])
         shape = (

@@ -105,20 +105,24 @@ class GroupControl(ClockedTile):
         tag, left, group = Signal(TAG_BITS), Signal(GROUP_BITS), Signal(GROUP_BITS)
         fresh, last = Signal(), Signal()
         grouped, scanned, pace = Signal(), Signal(), Signal(range(PACE))
+        # apart from `step`, whose other fields they decide: a struct that reads itself is a loop to a simulator
+        pad, ending = Signal(), Signal()
         step = Signal(_Step())
         ends = Signal(FINAL)
         # Both halves of an earlier group have the second ALU to themselves when this element's half would come to it.
-        blocked = step.last & tag[0] & ends[-1]
+        blocked = ending & tag[0] & ends[-1]
         m.d.comb += [
-            step.pad.eq(left == 0),
+            pad.eq(left == 0),
+            ending.eq(Mux(tag == 0, left <= PARTIALS, last)),
+            step.pad.eq(pad),
             step.fresh.eq(fresh),
-            step.last.eq(Mux(tag == 0, left <= PARTIALS, last)),
+            step.last.eq(ending),
             step.tag.eq(tag),
-            grouped.eq(self.on & self.room & ~blocked & (step.pad | self.valid) & ~self.start),
+            grouped.eq(self.on & self.room & ~blocked & (pad | self.valid) & ~self.start),
             scanned.eq(self.scan & self.room & self.valid & (pace == 0) & ~self.start),
             step.there.eq(grouped | scanned),
-            self.take.eq((grouped & ~step.pad) | scanned),
-            self.result.eq((grouped & step.last & (tag == PARTIALS - 1)) | scanned),
+            self.take.eq((grouped & ~pad) | scanned),
+            self.result.eq((grouped & ending & (tag == PARTIALS - 1)) | scanned),
         ]
         with m.If(self.start | (pace == 0)):
             m.d.sync += pace.eq(Mux(scanned, PACE - 1, 0))
@@ -130,8 +134,8 @@ class GroupControl(ClockedTile):
         with m.Elif(scanned):
             m.d.sync += fresh.eq(0)
         with m.Elif(grouped):
-            m.d.sync += [tag.eq(tag + 1), last.eq(step.last)]
-            with m.If(~step.pad):
+            m.d.sync += [tag.eq(tag + 1), last.eq(ending)]
+            with m.If(~pad):
                 m.d.sync += left.eq(left - 1)
             with m.If(tag == PARTIALS - 1):
                 m.d.sync += fresh.eq(0)

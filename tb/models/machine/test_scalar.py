@@ -52,7 +52,7 @@ def test_prelu_takes_its_slope_from_the_instruction(biased):
 
     core = run(p, prepare)
     y = (x.astype(np.float64) * 2 + (bias if biased else 0)).astype(np.float32)
-    assert np.allclose(get(core, 1024, "f4", (8, 9)), np.where(y < 0, y / 4, y), rtol=1e-6)
+    assert np.array_equal(get(core, 1024, "f4", (8, 9)), np.where(y < 0, y / 4, y))
     assert np.array_equal(get(core, 1088, "f4", (8, 9)), np.where(y > 0, 1, 0.25))
 
 

@@ -1,6 +1,7 @@
 """Cycles of whole programs: told within 5 % of what the chip takes."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -29,14 +30,25 @@ def within(config, image, latency=20):
     return found
 
 
-@pytest.mark.parametrize("images", [40, 300])
-@pytest.mark.parametrize("fmt", ["mxfp8", "bf16"])
-@pytest.mark.parametrize("config", [NANO, MINI], ids=lambda c: c.name)
+MISSED = pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="two cores on one channel are told 5.4 % too low: docs/timing.md",
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "fmt", "images"),
+    [
+        *itertools.product([NANO, MINI], ["mxfp8", "bf16"], [40]),
+        (NANO, "mxfp8", 300),
+        (NANO, "bf16", 300),
+        (MINI, "bf16", 300),
+        pytest.param(MINI, "mxfp8", 300, marks=MISSED),
+    ],
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_digits(config, fmt, images):
-    if config is MINI and fmt == "mxfp8":
-        images = min(
-            images, 40
-        )  # with more, which core comes first to memory decides: docs/timing.md has what that costs
     data = DATA()
     within(config, digits.build(config, mlp.trained(data), data.x[:images], fmt).image)
 
