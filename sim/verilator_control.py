@@ -14,6 +14,8 @@ KEEP_APART = (
     "scalar_lane_",
     "lane_reader_",
     "fp32_add_",
+    "gpsimd_lane_",
+    "instruction_fetch_",
 )
 """Tiles with much logic that occur many times."""
 MANY = 4
