@@ -148,6 +148,37 @@ def test_matmul(name):
 
 
 @pytest.mark.parametrize("name", ["nano", "mini"])
+def test_double_rows_take_no_longer(name):
+    """Twice the products in the cycles of single rows: alone, and for each further matmul with a load of its own."""
+    config, taken = find(name), {}
+    p, n, e4m3 = config.partitions, 96, DType.E4M3
+    for double, count in itertools.product((False, True), (1, 3, 4)):
+
+        def fill(program, double=double, count=count):
+            # second rows right behind the first ones
+            weights, moving = (
+                {"double_row": row(at, e4m3, c)} if double else {} for at, c in ((p, p), (512 + n, n))
+            )
+            for i in range(count):
+                program.tensor.load_stationary(row(0, e4m3, p), k=p, m=p, **weights)
+                if count == 1:
+                    program.tensor.nop(update=program.semaphore("loaded").add())
+                dst = row(0, FP32, n, space=Space.PSUM)
+                program.tensor.matmul(dst, row(512, e4m3, n), k=p, m=p, accumulate=i > 0, **moving)
+
+        taken[double, count], instructions = busy(config, Engine.TENSOR, fill)
+        if count == 1:
+            late = taken[double, count] - sum(cost.alone(config, i) for i in instructions)
+            assert late in (0, 1)
+    further = cost.FURTHER_MATMUL.cycles(config, instructions[-1])
+    for double in (False, True):
+        assert taken[double, 4] - taken[double, 3] == further
+    assert abs(taken[True, 4] - taken[False, 4]) <= 1
+    products = {double: 4 * p * p * n * (2 if double else 1) for double in (False, True)}
+    print({d: round(products[d] / taken[d, 4], 1) for d in products}, "products a cycle")
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
 @pytest.mark.parametrize("dtype", [DType.UINT8, BF16, FP32], ids=lambda d: d.name)
 def test_transpose(name, dtype):
     config, random = find(name), rng()
