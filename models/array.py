@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import cast, fp
-from models.formats import E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
+from models.formats import DOUBLE_ROWS, E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -14,8 +14,16 @@ CHUNK = 1 << 14
 """Results worked on at a time: their float64 temporaries stay in the cache."""
 
 
-def _elements(dtype: DType, words: U32) -> F64:
-    """float64 [K, columns, 1 or 4]."""
+def pairs(first: U32, second: U32) -> U32:
+    """The words of a double row: FP8 codes of the first rows below those of the second."""
+    return first | second << np.uint32(8)
+
+
+def _elements(dtype: DType, words: U32, double: bool) -> F64:
+    """float64 [K, columns, 1, 2 or 4]."""
+    if double:
+        codes = np.stack([words & np.uint32(0xFF), words >> np.uint32(8)], axis=-1)
+        return cast.decode_float(FLOATS[dtype], codes).astype(np.float64)
     if dtype in PACKED:
         return cast.decode_float(PACKED[dtype], cast.unpack_x4(dtype, words)).astype(np.float64)
     return cast.decode_float(FLOATS[dtype], words).astype(np.float64)[..., None]
@@ -25,9 +33,14 @@ def _scale(codes: U8) -> F64:
     return np.where(codes == E8M0_NAN, np.nan, np.ldexp(1.0, codes.astype(np.int32) - E8M0_BIAS))
 
 
-def _check(stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None, m_scale: U8 | None) -> None:
+def _check(
+    stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None, m_scale: U8 | None, double: bool
+) -> None:
     if not any({s, m} <= c for c in MAC_CLASSES):
         raise ValueError(f"types must be of one class, not {s.name} and {m.name}")
+    if double and s not in DOUBLE_ROWS:
+        allowed = ", ".join(d.name for d in DOUBLE_ROWS)
+        raise ValueError(f"types of a double row must be {allowed}, not {s.name}")
     if stationary.ndim != 2 or moving.ndim != 2 or stationary.shape[0] != moving.shape[0]:
         raise ValueError(f"operands must be [K, M] and [K, N], not {stationary.shape} and {moving.shape}")
     for name, scale, words in (("s_scale", s_scale, stationary), ("m_scale", m_scale, moving)):
@@ -44,7 +57,7 @@ def _row_sum(a: F64, b: F64, wide: bool) -> tuple[F64, F64 | None]:
         total = total + p
     if not wide:
         return total, None
-    # E5M2 x E5M2 spans 66 bits, so `total` may be inexact: cut each product at the binary point, then both sums are exact
+    # four products of E5M2 span 66 bits, two of them 65, so `total` may be inexact: cut each product at the binary point, then both sums are exact
     whole = [np.trunc(p) for p in products]
     high, low = fp.two_sum(
         np.asarray(sum(whole)), np.asarray(sum(p - w for p, w in zip(products, whole, strict=True)))
@@ -73,24 +86,26 @@ def matmul(
     m: DType,
     s_scale: U8 | None = None,
     m_scale: U8 | None = None,
+    *,
+    double: bool = False,
 ) -> F32:
     """FP32 [M, N] of raw words stationary [K, M] and moving [K, N] of types `s` and `m`, from +0, row 0 first.
 
-    Row k: psum = RNE_fp32(psum + S), S the exact sum of its one or four products, times the block scales (E8M0 codes s_scale
-    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only
+    Row k: psum = RNE_fp32(psum + S), S the exact sum of its one, two or four products, times the block scales (E8M0 codes s_scale
+    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. With `double` a word has two FP8 numbers (`pairs`), hence two products. NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only
     where all its products are -0. Raises ValueError for types that do not go together, or shapes.
     """
-    _check(stationary, moving, s, m, s_scale, m_scale)
+    _check(stationary, moving, s, m, s_scale, m_scale, double)
     k_rows, columns = moving.shape[0], moving.shape[1]
     out = np.zeros((stationary.shape[1], columns), dtype=np.float32)
-    wide = s == DType.E5M2X4 and m == DType.E5M2X4
+    wide = s == m and (s == DType.E5M2X4 or (double and s == DType.E5M2))
     with np.errstate(all="ignore"):
-        a = _elements(s, stationary)
+        a = _elements(s, stationary, double)
         sa = _scale(s_scale) if s_scale is not None else None
         width = max(1, CHUNK // max(1, stationary.shape[1]))
         for start in range(0, columns, width):
             part = slice(start, start + width)
-            b = _elements(m, moving[:, part])
+            b = _elements(m, moving[:, part], double)
             sb = _scale(m_scale[:, part]) if m_scale is not None else None
             psum = np.zeros((out.shape[0], b.shape[1]), dtype=np.float64)
             for k in range(k_rows):

@@ -69,6 +69,7 @@ class Stationary:
     dtype: DType
     words: U32
     scale: U8 | None
+    double: bool
 
 
 @dataclass(slots=True)
@@ -170,9 +171,15 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
             self._gpsimd(opcode, word, raw)
 
     # --- tensor ----------------------------------------------------------------------------------------------
-    def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:
+    def _operand(self, word: bytes, parts: int, double: bool) -> tuple[AccessPattern, AccessPattern | None]:
+        """A matmul's operand, and its second rows or its scales."""
         ap = self._pattern(word, "src0", parts)
         legal(ap.dtype in self.config.tensor.formats and ap.space == Space.SBUF)
+        if double:
+            second = self._pattern(word, "src1", parts)
+            legal(ap.dtype in self.config.tensor.double_row and second.dtype == ap.dtype)
+            legal(second.space == Space.SBUF and second.size == ap.size)
+            return ap, second
         if ap.dtype not in PACKED:
             return ap, None
         scale = self._pattern(word, "src1", 0, scale=True)
@@ -181,6 +188,17 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         legal(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
         return ap, scale
 
+    def _words(
+        self, ap: AccessPattern, other: AccessPattern | None, parts: int, double: bool
+    ) -> tuple[U32, U8 | None]:
+        """What the array takes of an operand: words, and scales where it has them."""
+        words = self._read(ap, parts)
+        if other is None:
+            return words, None
+        if double:
+            return array.pairs(words, self._read(other, parts)), None
+        return words, self._scales(other, ap.part, parts)
+
     def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
         k, m = raw["parts"], raw["cols"]
         legal(1 <= k <= self.config.partitions and 1 <= m <= self.config.partitions)
@@ -188,21 +206,20 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
 
     def _load_stationary(self, word: bytes, raw: dict[str, int]) -> None:
         k, m = self._shape(raw)
-        legal(raw["flags"] == 0)
-        ap, scale = self._operand(word, k)
+        double = raw["flags"] == Flag.DOUBLE_ROW
+        legal(double or raw["flags"] == 0)
+        ap, other = self._operand(word, k, double)
         legal(ap.size == m)
-        words = self._read(ap, k)
-        self.stationary = Stationary(
-            ap.dtype, words, self._scales(scale, ap.part, k) if scale is not None else None
-        )
+        self.stationary = Stationary(ap.dtype, *self._words(ap, other, k, double), double)
 
     def _matmul(self, word: bytes, raw: dict[str, int]) -> None:
         k, m = self._shape(raw)
-        legal(raw["flags"] in (0, Flag.ACCUMULATE))
+        double = bool(raw["flags"] & Flag.DOUBLE_ROW)
+        legal(raw["flags"] & ~int(Flag.ACCUMULATE | Flag.DOUBLE_ROW) == 0)
         held = self.stationary
-        legal(held is not None and held.words.shape == (k, m))
+        legal(held is not None and held.words.shape == (k, m) and held.double == double)
         assert held is not None
-        ap, scale = self._operand(word, k)
+        ap, other = self._operand(word, k, double)
         legal(any({ap.dtype, held.dtype} <= c for c in MAC_CLASSES))
         dst = self._pattern(word, "dst", m)
         legal(dst.dtype == DType.FP32 and dst.space == Space.PSUM and dst.size == ap.size)
@@ -210,9 +227,8 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         if ap.size == 0:
             return
         addresses = self._addresses(dst)
-        moving = self._read(ap, k)
-        m_scale = self._scales(scale, ap.part, k) if scale is not None else None
-        result = array.matmul(held.words, moving, held.dtype, ap.dtype, held.scale, m_scale)
+        moving, m_scale = self._words(ap, other, k, double)
+        result = array.matmul(held.words, moving, held.dtype, ap.dtype, held.scale, m_scale, double=double)
         self.counters.columns += ap.size
         for run in _distinct_runs(addresses):
             part = AccessPattern(0, DType.FP32, ((1, 1),), Space.PSUM, dst.part)
