@@ -15,13 +15,12 @@ from tb.vector.instructions import (
     CONFIG,
     Judge,
     is_legal,
-    mutated,
     new_core,
-    out_of_range,
     random_instruction,
     random_update,
     range_faults,
 )
+from tb.vector.mistakes import mutated, out_of_range
 
 
 async def _started(dut: Any) -> Harness:

@@ -15,17 +15,8 @@ from models.isa import AluOp, Engine, Flag, Opcode
 from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
-from tb.vector.instructions import (
-    CONFIG,
-    Judge,
-    is_legal,
-    mutated,
-    new_core,
-    put_ap,
-    put_small,
-    random_instruction,
-    used_aps,
-)
+from tb.vector.instructions import CONFIG, Judge, is_legal, new_core, random_instruction, used_aps
+from tb.vector.mistakes import mutated, put_ap, put_small
 
 ISSUE_BITS = 8 * isa.INSTR_BYTES + 40
 
