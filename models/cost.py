@@ -126,6 +126,10 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.MAX8: Cost("R + 31, R elements of src0", lambda config, instr: _ranked(instr) + 31),
     Opcode.FIND_INDEX8: Cost("R + 40, R elements of src0", lambda config, instr: _ranked(instr) + 40),
     Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),
+    Opcode.STREAM_SHUFFLE: Cost("N + 23", lambda config, instr: _elements(instr) + 23),
+    Opcode.LANE_TRANSPOSE: Cost(
+        "N + Q + 24, Q = min(32, P)", lambda config, instr: _elements(instr) + config.quadrant + 24
+    ),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory.
@@ -150,6 +154,8 @@ PACES: dict[Opcode, int] = {
     Opcode.EXPONENTIAL: 1,
     Opcode.SELECT: 1,
     Opcode.RANGE_SELECT: 1,
+    Opcode.STREAM_SHUFFLE: 1,
+    Opcode.LANE_TRANSPOSE: 1,
 }
 """Cycles from one element to the next, where all its operands are touched at the same pace."""
 EMPTY = 7

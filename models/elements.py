@@ -9,6 +9,7 @@ from models.exponential import exponential
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
+from models.moves import MOVES, Moves
 from models.mx import MX_OPS, MxOperations
 from models.ranking import RANKS, Ranking
 
@@ -34,6 +35,8 @@ VECTOR_OPS = {
     Opcode.MAX8: int(Flag.SATURATE),
     Opcode.FIND_INDEX8: 0,
     Opcode.MATCH_REPLACE8: int(Flag.SATURATE),
+    Opcode.STREAM_SHUFFLE: int(Flag.SATURATE),
+    Opcode.LANE_TRANSPOSE: int(Flag.SATURATE),
 }
 """The vector engine's own opcodes, and the flags that each may have."""
 PAIRS = (
@@ -44,7 +47,7 @@ PAIRS = (
     Opcode.SELECT,
 )
 """Opcodes that read src1 element by element."""
-COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED)
+COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED, *MOVES)
 """Opcodes that move bits between equal types."""
 NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR)
 NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS)
@@ -85,7 +88,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(MxOperations, Ranking):
+class ElementEngines(MxOperations, Ranking, Moves):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -110,6 +113,10 @@ class ElementEngines(MxOperations, Ranking):
             return
         if opcode in RANKS:
             self._rank(opcode, word, dst, src0, raw)
+            return
+        if opcode in MOVES:
+            legal(src0.dtype == dst.dtype or (dst.dtype in WRITABLE and src0.dtype in READABLE))
+            self._move(opcode, dst, src0, raw)
             return
         scalar = bool(flags & Flag.SRC1_SCALAR)
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(scalar)

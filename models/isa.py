@@ -8,6 +8,15 @@ or, for DMA, two addresses with strides. Every byte that an opcode does not use 
 import enum
 from dataclasses import dataclass
 
+from models.fields import AP_BYTES as AP_BYTES
+from models.fields import AP_DIMS as AP_DIMS
+from models.fields import AP_FIELDS as AP_FIELDS
+from models.fields import AP_OFFSETS as AP_OFFSETS
+from models.fields import CONTROL_FIELDS, DMA_FIELDS, MASK_FIELDS, Field
+from models.fields import REGISTERS as REGISTERS
+from models.fields import Cond as Cond
+from models.fields import RegOp as RegOp
+
 INSTR_BYTES = 128
 
 
@@ -68,40 +77,6 @@ class AluOp(enum.IntEnum):
     """Only as op0 of TENSOR_TENSOR and TENSOR_SCALAR: ten cycles an element."""
 
 
-REGISTERS = 16
-"""Registers of a sequencer, 32 bits each. Register 0 is always 0."""
-
-
-class RegOp(enum.IntEnum):
-    """Integer operations on 32-bit registers: modulo 2^32; shifts by the low five bits of b; MIN and MAX signed."""
-
-    MOVE = 0
-    """b alone."""
-    ADD = 1
-    SUB = 2
-    MUL = 3
-    AND = 4
-    OR = 5
-    XOR = 6
-    SHL = 7
-    SHR = 8
-    SRA = 9
-    MIN = 10
-    MAX = 11
-
-
-class Cond(enum.IntEnum):
-    """When a BRANCH is taken: a compared with b, signed, or unsigned (U)."""
-
-    ALWAYS = 0
-    EQ = 1
-    NE = 2
-    LT = 3
-    GE = 4
-    LTU = 5
-    GEU = 6
-
-
 class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
@@ -143,17 +118,6 @@ class ErrorCode(enum.IntEnum):
     """Nothing in the core made progress for WATCHDOG cycles while this engine waited for a semaphore, or ran in a loop that issues nothing."""
     INDEX_RANGE = 9
     """LOCAL_GATHER: an index is not below src0's number of elements; the address is the index."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of the instruction word: byte `offset`, `size` bytes, `signed` or not."""
-
-    name: str
-    offset: int
-    size: int
-    signed: bool = False
-    doc: str = ""
 
 
 HEADER = (
@@ -200,55 +164,6 @@ SMALL = (
     ),
 )
 
-DMA_FIELDS = (
-    Field("row_bytes", 16, 4, doc="contiguous bytes of a row; 0 is a no-op that completes"),
-    Field("rows", 20, 4, doc="rows; 0 is a no-op that completes"),
-    Field("src", 32, 8, doc="64-bit address of the first source byte"),
-    Field("src_stride", 40, 8, True, doc="bytes from one source row to the next"),
-    Field("dst", 48, 8, doc="64-bit address of the first destination byte"),
-    Field("dst_stride", 56, 8, True, doc="bytes from one destination row to the next"),
-)
-
-CONTROL_FIELDS = (
-    Field("reg_op", 16, 1, doc="REGISTER: the operation (RegOp)"),
-    Field("cond", 16, 1, doc="BRANCH: the condition (Cond)"),
-    Field("rd", 17, 1, doc="register that the result goes to, from 1"),
-    Field("ra", 18, 1, doc="register a"),
-    Field("rb", 19, 1, doc="register b, unless use_imm"),
-    Field("use_imm", 20, 1, doc="1: b is imm"),
-    Field("imm", 24, 4, True, doc="b as a number"),
-    Field("target", 28, 4, doc="index in the stream of the instruction to go on with"),
-)
-
-AP_BYTES = 32
-AP_DIMS = 4
-AP_OFFSETS = {"dst": 32, "src0": 64, "src1": 96}
-
-AP_FIELDS = (
-    Field(
-        "addr",
-        0,
-        4,
-        doc="byte address of the first element within a partition; a multiple of the element size",
-    ),
-    Field("space", 4, 1, doc="0 SBUF, 1 PSUM"),
-    Field("dtype", 5, 1, doc="element type (models.formats.DType)"),
-    Field(
-        "part",
-        6,
-        1,
-        doc="first partition: 0 or a multiple of P/4 (for MX scales: offset 0, 4, 8 or 12 in a quadrant)",
-    ),
-    Field("stride0", 8, 4, True, doc="outermost stride, in elements"),
-    Field("stride1", 12, 4, True),
-    Field("stride2", 16, 4, True),
-    Field("stride3", 20, 4, True, doc="innermost stride, in elements; 0 repeats"),
-    Field("count0", 24, 2, doc="outermost count"),
-    Field("count1", 26, 2),
-    Field("count2", 28, 2),
-    Field("count3", 30, 2, doc="innermost count; a count of 0 makes the access empty"),
-)
-
 
 class Opcode(enum.IntEnum):
     """Opcodes. 0 is illegal on purpose, so that running into cleared memory stops."""
@@ -283,6 +198,8 @@ class Opcode(enum.IntEnum):
     MAX8 = 0x60
     FIND_INDEX8 = 0x61
     MATCH_REPLACE8 = 0x62
+    STREAM_SHUFFLE = 0x66
+    LANE_TRANSPOSE = 0x67
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,9 +390,21 @@ OPS: dict[Opcode, OpInfo] = {
         ("dst", "src0", "src1"),
         "dst = cast(src0, with imm0 in the places that FIND_INDEX8 finds for src1's 8 values); 8 to 16384 elements",
     ),
+    Opcode.STREAM_SHUFFLE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags", "mask"),
+        ("dst", "src0"),
+        "dst's partition p of each quadrant (Q = min(32, P) of `parts`, which Q divides) = cast(src0's partition mask[p] of it); it stays where mask[p] is 255; equal types copy bits",
+    ),
+    Opcode.LANE_TRANSPOSE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst = cast(src0, each block of Q = min(32, P) partitions and elements transposed): dst[p, f] = src0[f, p]; Q divides `parts` and the elements; equal types copy bits",
+    ),
 }
 
-FIELDS = (*HEADER, *SMALL, *DMA_FIELDS, *CONTROL_FIELDS)
+FIELDS = (*HEADER, *SMALL, *DMA_FIELDS, *CONTROL_FIELDS, *MASK_FIELDS)
 """All fields outside access patterns."""
 CONTROL = (Opcode.NOP, Opcode.HALT, Opcode.REGISTER, Opcode.BRANCH)
 """What a sequencer does by itself."""

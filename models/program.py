@@ -20,6 +20,7 @@ from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType, dtype_bytes
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.move_stream import MoveInstructions
 from models.mx_stream import MxInstructions
 from models.ranking_stream import RankingInstructions
 
@@ -74,7 +75,7 @@ def _operands(
     return aps, int(Flag.DOUBLE_ROW) if double_row is not None else 0
 
 
-class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstructions):
+class Stream(ControlFlow, RankingInstructions, MoveInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

@@ -49,7 +49,7 @@ class InstrLayout(data.FlexibleLayout):
     def __init__(self) -> None:
         fields = {
             f.name: data.Field(_shape(f), 8 * f.offset)
-            for f in (*isa.HEADER, *isa.SMALL, *isa.CONTROL_FIELDS)
+            for f in (*isa.HEADER, *isa.SMALL, *isa.CONTROL_FIELDS, *isa.MASK_FIELDS)
         }
         fields |= {f"dma_{f.name}": data.Field(_shape(f), 8 * f.offset) for f in isa.DMA_FIELDS}
         fields |= {name: data.Field(ApLayout(), 8 * offset) for name, offset in isa.AP_OFFSETS.items()}

@@ -39,6 +39,7 @@ from rtl.vector.lane import (
     VectorLane,
 )
 from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
+from rtl.vector.shuffle import SHUFFLE_LATENCY, TRANSPOSE_LATENCY, Shuffle, ShuffleConfig
 from rtl.vector.top8 import RankControl
 
 RESULTS = 24
@@ -58,7 +59,7 @@ class VectorEngine(wiring.Component):
 
     Speed: beside one cycle for each element, 22 cycles an instruction where memories grant at once (a reduction 25, and its groups are
     filled up to a multiple of four elements; a scan takes five cycles for each element;
-    eight given values and eight results of a list take a cycle each).
+    eight given values and eight results of a list take a cycle each; a transposition gives its first element after a block).
     """
 
     def __init__(self, config: ChipConfig, *, tiles: TileLibrary):
@@ -187,6 +188,7 @@ class VectorEngine(wiring.Component):
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
         rank = self._ranking(m, now, readers, idle, start | flush)
+        moves = self._moving(m, now, readers, idle, start | flush)
         there = Mux(now.fill, left != 0, first.valid)
         m.d.comb += [
             fire.eq(
@@ -194,9 +196,12 @@ class VectorEngine(wiring.Component):
             ),
             four.eq(now.scale | now.pack),
             ends.eq(~four | turn.all()),
-            enters.eq((fire & ends & ~now.listed) | groups.result | rank.result),
+            enters.eq(
+                (fire & ends & ~now.listed & ~now.transpose) | groups.result | rank.result | moves.result
+            ),
             rank.element.eq(fire),
-            rank.room.eq((credit != 0) & ~flush),
+            moves.element.eq(fire),
+            *(unit.room.eq((credit != 0) & ~flush) for unit in (rank, moves)),
             first.ready.eq((fire | groups.take) & ~now.fill),
             second.ready.eq(
                 Mux(now.pair, (fire & ends) | groups.take, now.scalar & ~have_scalar) | rank.load
@@ -247,13 +252,14 @@ class VectorEngine(wiring.Component):
         m.submodules.number = numbers = self.tiles.place(decode.Decode, decode.DecodeConfig())
         m.d.comb += [numbers.raw.eq(number), numbers.dtype.eq(DType.INT32.value)]
         mx, blank = self._quantizer(m, now, fire, turn, second.payload.data)
+        moving = now.shuffle | now.transpose
         outs: list[Value] = []
         skips: list[Value] = []
         for i in range(p):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             operand = Mux(now.pack, mx.factor[i // MX_ROWS], second.payload.data[i])
             m.d.comb += [
-                lane.a.eq(Mux(now.fill, instr.imm0, first.payload.data[i])),
+                lane.a.eq(Mux(now.fill, instr.imm0, Mux(moving, moves.o[i], first.payload.data[i]))),
                 lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], operand))),
                 lane.c.eq(Mux(now.second | now.rank, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
@@ -286,7 +292,9 @@ class VectorEngine(wiring.Component):
                 mx.raws[i].eq(Mux(blank[i // MX_ROWS], 0, lane.o)),
             ]
             outs.append(Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], lane.o)))
-            skips.append(Mux(now.scale, mx.skip[i], now.choose & (lane.zero ^ instr.flags[reverse0])))
+            skips.append(
+                Mux(now.scale, mx.skip[i], now.choose & (lane.zero ^ instr.flags[reverse0])) | moves.stays[i]
+            )
         m.d.comb += [
             results.clear.eq(flush),
             results.i.valid.eq(under_way[LATENCY - 1]),
@@ -302,6 +310,8 @@ class VectorEngine(wiring.Component):
             (now.divide, DIVIDE_LATENCY),
             (now.scale, decode.LATENCY + SCALE_LATENCY),
             (now.rank, RANK_LATENCY),
+            (now.shuffle, LATENCY + SHUFFLE_LATENCY),
+            (now.transpose, LATENCY + TRANSPOSE_LATENCY),
         ):
             with m.If(other):
                 m.d.comb += results.i.valid.eq(under_way[latency - 1])
@@ -345,6 +355,20 @@ class VectorEngine(wiring.Component):
             rank.last.eq(readers[0].out.payload.last),
         ]
         return rank
+
+    def _moving(self, m: Module, now: Any, readers: list[Any], idle: Signal, restart: Value) -> Any:
+        """What takes elements to other lanes before they enter their own."""
+        shape = ShuffleConfig(partitions=self.config.partitions, quadrant=self.config.quadrant)
+        m.submodules.moves = moves = self.tiles.place(Shuffle, shape)
+        m.d.comb += [
+            moves.start.eq(restart),
+            moves.shuffle.eq(now.shuffle & ~idle),
+            moves.transpose.eq(now.transpose & ~idle),
+            moves.mask.eq(now.issue.instr.mask),
+            moves.last.eq(readers[0].out.payload.last),
+            *(moves.i[n].eq(readers[0].out.payload.data[n]) for n in range(self.config.partitions)),
+        ]
+        return moves
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

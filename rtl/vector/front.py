@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module, Mux, Signal, Value, unsigned
+from amaranth import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,6 +24,7 @@ from models.elements import (
 from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
+from models.moves import MOVES, STAYS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, MOST_RANKED, RANKS
 from rtl.access.check import one_of, pattern_ok
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
@@ -42,7 +43,7 @@ class CheckedLayout(data.StructLayout):
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
     accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst. rank, given, listed: see
-    rtl.vector.top8.
+    rtl.vector.top8. shuffle, transpose: see rtl.vector.shuffle.
     """
 
     def __init__(self) -> None:
@@ -69,6 +70,8 @@ class CheckedLayout(data.StructLayout):
                 "rank": unsigned(1),
                 "given": unsigned(1),
                 "listed": unsigned(1),
+                "shuffle": unsigned(1),
+                "transpose": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -169,6 +172,8 @@ class VectorFront(wiring.Component):
                         item.rank.eq(one_of(instr.opcode, RANKS)),
                         item.given.eq(one_of(instr.opcode, GIVEN)),
                         item.listed.eq(one_of(instr.opcode, LISTED)),
+                        item.shuffle.eq(instr.opcode == Opcode.STREAM_SHUFFLE),
+                        item.transpose.eq(instr.opcode == Opcode.LANE_TRANSPOSE),
                         item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
                         item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
@@ -184,6 +189,17 @@ class VectorFront(wiring.Component):
         plain = pattern_ok(m, name, ap, parts, partitions=p, dtypes=DType)
         offset = (ap.part[:2] == 0) & (ap.part[4:] == 0) if p >= 32 else ap.part == 0
         return Mux(scale, offset & (ap.dtype == DType.E8M0) & (ap.space == Space.SBUF), plain)
+
+    def _moves(self, instr: Any, size: Value) -> Value:
+        """The rules of what goes from partition to partition: whole quadrants, whole blocks, entries of a mask."""
+        q = self.config.quadrant
+        entries = [instr.mask[8 * n : 8 * n + 8] for n in range(q)]
+        named = Cat((entry == STAYS) | (entry < q) for entry in entries).all()
+        return (
+            (~one_of(instr.opcode, MOVES) | ((instr.parts & (q - 1)) == 0))
+            & ((instr.opcode != Opcode.STREAM_SHUFFLE) | named)
+            & ((instr.opcode != Opcode.LANE_TRANSPOSE) | ((size & (q - 1)) == 0))
+        )
 
     def _legal(
         self, m: Module, instr: Any, sizes: dict[str, Value], copy: Value, pair: Value, scalar: Value
@@ -248,6 +264,7 @@ class VectorFront(wiring.Component):
             fields
             & types
             & shape
+            & self._moves(instr, sizes["dst"])
             & self._pattern(m, "dst", dst, parts, to_scale)
             & (fill | self._pattern(m, "src0", src0, parts))
             & (~second | self._pattern(m, "src1", src1, parts, to_pack))

@@ -11,7 +11,7 @@ from models.gpsimd import GPSIMD_OPS
 from models.image import Image
 from models.isa import INSTR_BYTES, Engine, ErrorCode, Field, Opcode
 
-_FIELDS = {f.name: f for f in (*isa.HEADER, *isa.SMALL)}
+_FIELDS = {f.name: f for f in (*isa.HEADER, *isa.SMALL, *isa.MASK_FIELDS)}
 _DMA = {f.name: f for f in isa.DMA_FIELDS}
 _AP = {f.name: f for f in isa.AP_FIELDS}
 _CONTROL = {f.name: f for f in isa.CONTROL_FIELDS}
@@ -60,6 +60,7 @@ def _small(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
         # LOAD_STATIONARY knows no flag but DOUBLE_ROW, and a MATMUL's is that of its load
         "flags": 2 if word[0] == Opcode.LOAD_STATIONARY else raw_fields(word)["flags"] ^ 128,
         "axes": rng.choice([0, 5, 255]),
+        "mask": rng.randint(config.quadrant, 254) << 8 * rng.randrange(config.quadrant),
     }
     options = [(0, _FIELDS[n], v) for n, v in values.items() if n in used]
     return [rng.choice(options)] if options else []

@@ -26,9 +26,11 @@ from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
+from models.moves import MOVES
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 from sim.fuzz.contents import CORNERS
+from sim.fuzz.moves import move
 
 SLOT_BYTES = 512
 """Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
@@ -190,6 +192,9 @@ class Generator:
         flags = fields["flags"]
         d_type, s_type = self._types()
         room = rng.choice([0, 0, 32])
+        if opcode in MOVES:
+            (parts, size), fields["mask"] = move(self.config, rng, opcode)
+            fields["parts"] = parts
         if opcode in RANKS:
             size = max(size, EIGHT)
         if opcode == Opcode.FIND_INDEX8:

@@ -86,6 +86,12 @@ def fills(n, group, parts, function):
         Opcode.MATCH_REPLACE8: lambda p: p.vector.match_replace8(
             row(4096, FP32, n + 7), many, eight, 0.0, **kwargs
         ),
+        Opcode.STREAM_SHUFFLE: lambda p: p.vector.stream_shuffle(
+            dst, a, [*range(p.config.quadrant)], parts=p.config.quadrant
+        ),
+        Opcode.LANE_TRANSPOSE: lambda p: p.vector.lane_transpose(
+            *(row(at, FP32, p.config.quadrant * -(-n // 40)) for at in (4096, 0)), parts=p.config.quadrant
+        ),
         Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
         Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(

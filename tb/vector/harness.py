@@ -18,6 +18,7 @@ from tb.lib.lane_memory import LaneMemory, LanePorts
 from tb.vector.instructions import (
     CONFIG,
     Prefix,
+    block_of,
     execute,
     new_core,
     random_contents,
@@ -202,8 +203,7 @@ class Harness:
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
             self.prefix.accumulators[:] = self.core.accumulators
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
-            whole = tuple(encoding.ap_from_raw(encoding.raw_ap(word, name)) for name in read_first(word))
-            self.prefix.whole = whole  # type: ignore[attr-defined]
+            self.prefix.whole, self.prefix.block = read_first(word), block_of(word)  # type: ignore[attr-defined]
             if limit:
                 assert execute(self.prefix, word) is None
             if np.array_equal(self.prefix.sbuf, self.sbuf.data) and np.array_equal(

@@ -1,7 +1,6 @@
 """Random vector instructions, memory contents that find mistakes, and judges made from the functional model."""
 
 import random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from models.formats import FLOATS, INTS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
+from models.moves import MOVES, STAYS, mask_field
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 
@@ -50,16 +50,28 @@ class Judge(Core):
 
 
 class Prefix(Core):
-    """Does the first `limit` of an instruction's `results` only; patterns of `whole` are read from end to end."""
+    """Does the first `limit` of an instruction's `results` only; operands of `whole` are read from end to end, src0 in blocks of `block`."""
 
     limit = results = 0
-    whole: tuple[AccessPattern, ...] = ()
+    block = 1
+    whole: tuple[str, ...] = ()
+
+    def __init__(self, chip: Machine, number: int) -> None:
+        super().__init__(chip, number)
+        self._named: dict[str, AccessPattern] = {}
+
+    def _pattern(self, word: bytes, name: str, parts: int, *, scale: bool = False) -> AccessPattern:
+        ap = self._named[name] = super()._pattern(word, name, parts, scale=scale)
+        return ap
 
     def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
-        if ap in self.whole:
+        # a destination in place has its source's pattern, but is another object
+        name = next(n for n, named in self._named.items() if named is ap)
+        if name in self.whole:
             return ap.addresses()
         group = max(1, ap.size // self.results)
-        return ap.addresses()[: self.limit * group]
+        block = self.block if name == "src0" else 1
+        return ap.addresses()[: -(-self.limit // block) * block * group]
 
 
 def new_core(kind: type[Core] = Core) -> Core:
@@ -126,6 +138,11 @@ def read_first(word: bytes) -> tuple[str, ...]:
     return ("src0", *values) if opcode in LISTED else values
 
 
+def block_of(word: bytes) -> int:
+    """Elements of src0 that an instruction reads before it writes the first of as many results."""
+    return CONFIG.quadrant if encoding.raw_fields(word)["opcode"] == Opcode.LANE_TRANSPOSE else 1
+
+
 def results(word: bytes) -> int:
     """Elements of an instruction's destination."""
     return encoding.ap_from_raw(encoding.raw_ap(word, "dst")).size
@@ -145,7 +162,9 @@ def range_faults(word: bytes) -> dict[tuple[int, int], int]:
         bad = np.flatnonzero((addresses < 0) | (addresses + dtype_bytes(ap.dtype) > limit))
         if bad.size:
             group = max(1, ap.size // max(1, results(word)))
-            before = 0 if name in read_first(word) else int(bad[0]) // group
+            # a block's results come with the elements of the next one
+            came = max(0, int(bad[0]) - (block_of(word) if block_of(word) > 1 and name == "src0" else 0))
+            before = 0 if name in read_first(word) else came // group
             out[(int(code), int(addresses[bad[0]]) & 0xFFFFFFFF)] = before
     return out
 
@@ -239,6 +258,8 @@ def random_instruction(size: int | None = None) -> bytes:
         return _mx(opcode, size)
     if opcode in RANKS:
         return _ranked(opcode, size)
+    if opcode in MOVES:
+        return _move(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -363,6 +384,27 @@ def _ranked(opcode: Opcode, size: int | None) -> bytes:
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 
+def _move(opcode: Opcode, size: int | None) -> bytes:
+    """A shuffle or a transposition of all partitions, the latter of whole blocks."""
+    quadrant = parts = CONFIG.quadrant
+    n = random.choice(SIZES) if size is None else size
+    if opcode == Opcode.LANE_TRANSPOSE:
+        n = n // quadrant * quadrant if size is None else -(-n // quadrant) * quadrant
+    fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
+    d_type, s_type = random.choice(WRITABLE), random.choice(READABLE)
+    if random.random() < 0.6:
+        d_type = s_type = random.choice([*READABLE, *PACKED])
+    in_place = random.random() < 0.3 and d_type == s_type
+    if opcode == Opcode.STREAM_SHUFFLE:
+        stays = random.choice([0.0, 0.1, 0.5])
+        fields["mask"] = mask_field(
+            [STAYS if random.random() < stays else random.randrange(quadrant) for _ in range(quadrant)]
+        )
+    dst = random_pattern(n, d_type, parts, distinct=in_place)
+    aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+    return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
+
+
 def _eight_of(ap: AccessPattern) -> AccessPattern:
     """Eight elements near those of a pattern, some of them twice."""
     memory = CONFIG.sbuf if ap.space == Space.SBUF else CONFIG.psum
@@ -393,64 +435,3 @@ def random_update() -> dict[str, int]:
         "update_sem": random.randrange(CONFIG.core.semaphores),
         "update_value": value,
     }
-
-
-# --- mistakes ------------------------------------------------------------------------------------------------
-_FIELDS = {f.name: f for f in isa.SMALL}
-_AP_FIELDS = {f.name: f for f in isa.AP_FIELDS}
-
-
-def put(word: bytes, base: int, field: isa.Field, value: int) -> bytes:
-    """The word with one field changed, whatever is legal."""
-    start, bits = base + field.offset, 8 * field.size
-    return word[:start] + (value % (1 << bits)).to_bytes(field.size, "little") + word[start + field.size :]
-
-
-def put_small(word: bytes, name: str, value: int) -> bytes:
-    """The word with a small field changed."""
-    return put(word, 0, _FIELDS[name], value)
-
-
-def put_ap(word: bytes, ap: str, name: str, value: int) -> bytes:
-    """The word with a field of an access pattern changed."""
-    return put(word, isa.AP_OFFSETS[ap], _AP_FIELDS[name], value)
-
-
-def mutated(word: bytes) -> bytes:
-    """One field changed to a value near what is legal, or to anything."""
-    p = CONFIG.partitions
-    any_byte = random.choice([*range(20), 1 << random.randrange(8), 255, random.getrandbits(8)])
-    kind = random.choice(["small", "small", "ap", "ap", "ap"])
-    if kind == "small":
-        name = random.choice(["parts", "op0", "op1", "flags", "axes"])
-        return put_small(
-            word, name, random.choice([0, p, p + 1, p + p // 4, any_byte]) if name == "parts" else any_byte
-        )
-    ap = random.choice(used_aps(word))
-    name = random.choice(["addr", "space", "dtype", "part", "count"])
-    values: dict[str, Any] = {
-        "addr": encoding.raw_ap(word, ap)["addr"] + random.choice([1, 2, 3, 4]),
-        "space": random.choice([0, 1, 2, 3, any_byte]),
-        "dtype": random.choice([*range(18), any_byte, *(16 * d for d in range(3))]),
-        "part": random.choice([0, 1, 2, 4, 6, 8, any_byte]),
-        "count": random.choice([0, 1, 2, 0xFFFF, random.randrange(6)]),
-    }
-    return put_ap(word, ap, name if name != "count" else f"count{random.randrange(4)}", values[name])
-
-
-def out_of_range(word: bytes) -> bytes:
-    """A used pattern moved so that some element leaves its memory; the word as it is where it has no elements."""
-    for _ in range(200):
-        ap = random.choice(used_aps(word))
-        raw = encoding.raw_ap(word, ap)
-        pattern = encoding.ap_from_raw(raw)
-        width = dtype_bytes(pattern.dtype)
-        if random.random() < 0.5:
-            far = [random.randrange(3000), 1024 - width, 512 - width, 1024, 512, (1 << 32) - width]
-            new = put_ap(word, ap, "addr", random.choice(far) // width * width)
-        else:
-            stride = random.choice([-300, 300, -(1 << 31), (1 << 31) - 1, 1 << 30, 1 << 29])
-            new = put_ap(word, ap, f"stride{random.randrange(4)}", stride)
-        if range_faults(new):
-            return new
-    return word

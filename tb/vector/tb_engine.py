@@ -4,24 +4,25 @@ import random
 from typing import Any
 
 import cocotb
+import numpy as np
 
 from models import encoding
 from models.access import AccessPattern
 from models.formats import DType
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
+from models.moves import mask_field
 from sim.runner import params
 from tb.vector.harness import MAX_OVERHEAD, Harness
 from tb.vector.instructions import (
     CONFIG,
     Judge,
     is_legal,
-    mutated,
     new_core,
-    out_of_range,
     random_instruction,
     random_update,
     range_faults,
 )
+from tb.vector.mistakes import mutated, out_of_range
 
 
 async def _started(dut: Any) -> Harness:
@@ -180,6 +181,25 @@ async def narrowing_in_place(dut: Any) -> None:
 
 
 @cocotb.test()
+async def transposed_over_itself(dut: Any) -> None:
+    """Each block's results lie where the block was, whatever the memories refuse, and the next instruction turns them back."""
+    bench = await _started(dut)
+    for dtype, count in ((DType.FP32, 8), (DType.BF16, 64), (DType.UINT8, 120), (DType.E4M3X4, 32)):
+        bench.weather()
+        block = AccessPattern(64, dtype, ((1, count),), random.choice(list(Space)))
+        before = bench.sbuf.data.copy(), bench.psum.data.copy()
+        bench.queue.append(word_of(Opcode.LANE_TRANSPOSE, {"parts": 8}, dst=block, src0=block))
+        await bench.finish()
+        assert not all(
+            np.array_equal(a, b.data) for a, b in zip(before, (bench.sbuf, bench.psum), strict=True)
+        )
+        bench.queue.append(word_of(Opcode.LANE_TRANSPOSE, {"parts": 8}, dst=block, src0=block))
+        await bench.finish()
+        assert all(np.array_equal(a, b.data) for a, b in zip(before, (bench.sbuf, bench.psum), strict=True))
+        bench.fill()
+
+
+@cocotb.test()
 async def one_element_a_cycle(dut: Any) -> None:
     """With a memory that never refuses, an instruction takes its number of elements and MAX_OVERHEAD cycles at the most."""
     bench = await _started(dut)
@@ -209,6 +229,9 @@ async def one_element_a_cycle(dut: Any) -> None:
         fields = {"parts": 8, "op0": int(AluOp.ADD), "axes": 1}
         bench.queue.append(word_of(Opcode.TENSOR_REDUCE, fields, dst=dst, src0=src))
     bench.queue.append(word_of(Opcode.MEMSET, {"parts": 8}, dst=AccessPattern(512, DType.FP32, ((1, n),))))
+    src, dst = (AccessPattern(addr, DType.FP32, ((1, n),)) for addr in (0, 512))
+    moves = {Opcode.STREAM_SHUFFLE: {"mask": mask_field([*range(7, -1, -1)])}, Opcode.LANE_TRANSPOSE: {}}
+    bench.queue.extend(word_of(op, {"parts": 8} | mask, dst=dst, src0=src) for op, mask in moves.items())
     for _ in range(6):
         empty = AccessPattern(0, DType.FP32, ((1, 0),))
         bench.queue.append(word_of(Opcode.TENSOR_COPY, {"parts": 1}, dst=empty, src0=empty))
@@ -216,7 +239,9 @@ async def one_element_a_cycle(dut: Any) -> None:
     await bench.finish()
     ends = [start, *bench.updates]
     taken = [b - a for a, b in zip(ends, bench.updates, strict=False)]
-    assert len(taken) == 37
-    assert max(taken[:31]) <= n + MAX_OVERHEAD, taken
-    assert max(taken[31:]) <= MAX_OVERHEAD, taken
-    cocotb.log.info("cycles beside one an element: at most %d", max(taken[:31]) - n)
+    assert len(taken) == 39
+    assert max(taken[:32]) <= n + MAX_OVERHEAD, taken
+    # a transposition gives nothing before it has a block
+    assert taken[32] <= n + CONFIG.quadrant + MAX_OVERHEAD, taken
+    assert max(taken[33:]) <= MAX_OVERHEAD, taken
+    cocotb.log.info("cycles beside one an element: at most %d", max(taken[:32]) - n)

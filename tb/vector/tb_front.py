@@ -15,17 +15,8 @@ from models.isa import AluOp, Engine, Flag, Opcode
 from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
-from tb.vector.instructions import (
-    CONFIG,
-    Judge,
-    is_legal,
-    mutated,
-    new_core,
-    put_ap,
-    put_small,
-    random_instruction,
-    used_aps,
-)
+from tb.vector.instructions import CONFIG, Judge, is_legal, new_core, random_instruction, used_aps
+from tb.vector.mistakes import mutated, put_ap, put_small
 
 ISSUE_BITS = 8 * isa.INSTR_BYTES + 40
 
@@ -111,6 +102,8 @@ class Front:
                 "rank": op in RANKS,
                 "given": op in GIVEN,
                 "listed": op in LISTED,
+                "shuffle": op == Opcode.STREAM_SHUFFLE,
+                "transpose": op == Opcode.LANE_TRANSPOSE,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}
@@ -201,6 +194,37 @@ async def how_many_are_ranked(dut: Any) -> None:
                         for d, count in enumerate((1, *counts, 1)):
                             word = put_ap(word, ap, f"count{d}", count)
                 await front.check(word, hasty=True)
+
+
+@cocotb.test()
+async def every_entry_of_a_mask(dut: Any) -> None:
+    """Each byte of a shuffle's mask with every value; those that no partition has do not count."""
+    front = await _started(dut)
+    word = random_instruction()
+    while encoding.raw_fields(word)["opcode"] != Opcode.STREAM_SHUFFLE:
+        word = random_instruction()
+    edges = {0, 1, CONFIG.quadrant - 1, CONFIG.quadrant, CONFIG.quadrant + 1, 127, 128, 254, 255}
+    for entry in range(isa.MASK_FIELDS[0].size):
+        for value in edges | {random.getrandbits(8) for _ in range(8)}:
+            at = isa.MASK_FIELDS[0].offset + entry
+            await front.check(word[:at] + bytes([value]) + word[at + 1 :], hasty=True)
+    assert min(front.verdicts.values()) > 20
+
+
+@cocotb.test()
+async def whole_blocks_are_transposed(dut: Any) -> None:
+    """Every number of elements and of partitions around some blocks."""
+    front = await _started(dut)
+    word = random_instruction()
+    while encoding.raw_fields(word)["opcode"] != Opcode.LANE_TRANSPOSE:
+        word = random_instruction()
+    for count in (*range(3 * CONFIG.quadrant + 1), 0xFFF8, 0xFFFF):
+        changed = word
+        for ap in ("dst", "src0"):
+            for d, part in enumerate((1, count, 1, 1)):
+                changed = put_ap(changed, ap, f"count{d}", part)
+        await front.check(changed, hasty=True)
+        await front.check(put_small(changed, "parts", random.randint(0, CONFIG.partitions)), hasty=True)
 
 
 @cocotb.test()
