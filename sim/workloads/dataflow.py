@@ -25,11 +25,12 @@ Clock = NDArray[np.int64]
 
 
 class Dataflow:
-    """Writes a program for core 0. Instructions use all P partitions unless `parts` says otherwise; they raise ProgramError as models.program does."""
+    """Writes a program for core 0. Instructions use `partitions` (default: all P) unless `parts` says otherwise; they raise ProgramError as
+    models.program does."""
 
-    def __init__(self, config: ChipConfig):
+    def __init__(self, config: ChipConfig, partitions: int | None = None):
         self.program = Program(config)
-        self.p = config.partitions
+        self.p = config.partitions if partitions is None else partitions
         self.marks = {e: Marks(self.program.semaphore(e.name.lower())) for e in Engine}
         sizes = {
             Space.SBUF: config.sbuf.bytes_per_partition,
@@ -80,18 +81,47 @@ class Dataflow:
     ) -> None:
         """dst [m, N] = the sum of stationary[P, m]^T moving[P, N] over `pairs`; m is P unless given."""
         cols = self.p if m is None else m
-        t = self.program.tensor
         for i, (stationary, moving) in enumerate(pairs):
-            sync = self.order(Engine.TENSOR, (stationary,), ())
-            t.load_stationary(stationary, k=self.p, m=cols, **sync)
-            sync = self.order(Engine.TENSOR, (moving, dst) if i else (moving,), (dst,))
-            t.matmul(dst, moving, k=self.p, m=cols, accumulate=i > 0, **sync)
+            self.weights(stationary, m=cols)
+            self.stream(dst, moving, m=cols, accumulate=i > 0)
+
+    def weights(
+        self,
+        stationary: AccessPattern,
+        scale: AccessPattern | None = None,
+        *,
+        k: int | None = None,
+        m: int | None = None,
+    ) -> None:
+        """Stationary [k, m], with its scales where it is x4."""
+        reads = (stationary,) if scale is None else (stationary, scale)
+        sync = self.order(Engine.TENSOR, reads, ())
+        self.program.tensor.load_stationary(stationary, k=k or self.p, m=m or self.p, scale=scale, **sync)
+
+    def stream(
+        self,
+        dst: AccessPattern,
+        moving: AccessPattern,
+        scale: AccessPattern | None = None,
+        *,
+        k: int | None = None,
+        m: int | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """dst [m, N] (+)= stationary[k, m]^T moving[k, N] for the weights before it."""
+        reads = (moving,) if scale is None else (moving, scale)
+        sync = self.order(Engine.TENSOR, (*reads, dst) if accumulate else reads, (dst,))
+        self.program.tensor.matmul(
+            dst, moving, k=k or self.p, m=m or self.p, scale=scale, accumulate=accumulate, **sync
+        )
 
     # --- vector --------------------------------------------------------------------------------------------------
-    def tensor_tensor(self, dst: AccessPattern, a: AccessPattern, b: AccessPattern, op: AluOp) -> None:
+    def tensor_tensor(
+        self, dst: AccessPattern, a: AccessPattern, b: AccessPattern, op: AluOp, *, parts: int | None = None
+    ) -> None:
         """dst = a op b."""
         sync = self.order(Engine.VECTOR, (a, b), (dst,))
-        self.program.vector.tensor_tensor(dst, a, b, op, parts=self.p, **sync)
+        self.program.vector.tensor_tensor(dst, a, b, op, parts=parts or self.p, **sync)
 
     def tensor_scalar(
         self, dst: AccessPattern, a: AccessPattern, op0: AluOp, x: float, op1: AluOp, y: float
@@ -101,11 +131,19 @@ class Dataflow:
         self.program.vector.tensor_scalar(dst, a, op0, x, op1, y, parts=self.p, **sync)
 
     def scalar_tensor_tensor(
-        self, dst: AccessPattern, a: AccessPattern, op0: AluOp, x: float, op1: AluOp, b: AccessPattern
+        self,
+        dst: AccessPattern,
+        a: AccessPattern,
+        op0: AluOp,
+        x: float,
+        op1: AluOp,
+        b: AccessPattern,
+        *,
+        parts: int | None = None,
     ) -> None:
         """dst = (a op0 x) op1 b."""
         sync = self.order(Engine.VECTOR, (a, b), (dst,))
-        self.program.vector.scalar_tensor_tensor(dst, a, op0, x, op1, b, parts=self.p, **sync)
+        self.program.vector.scalar_tensor_tensor(dst, a, op0, x, op1, b, parts=parts or self.p, **sync)
 
     def reduce(self, dst: AccessPattern, src: AccessPattern, op: AluOp, *, negate: bool = False) -> None:
         """dst = op over src's innermost dimension, with the other sign if `negate`."""
@@ -116,6 +154,28 @@ class Dataflow:
         """dst = cast(src), on the vector engine."""
         sync = self.order(Engine.VECTOR, (src,), (dst,))
         self.program.vector.tensor_copy(dst, src, parts=self.p, **sync)
+
+    def exponential(self, dst: AccessPattern, src: AccessPattern) -> None:
+        """dst = exp(src), on the vector engine."""
+        sync = self.order(Engine.VECTOR, (src,), (dst,))
+        self.program.vector.exponential(dst, src, parts=self.p, **sync)
+
+    def reciprocal(self, dst: AccessPattern, src: AccessPattern) -> None:
+        """dst = 1 / src, correctly rounded, on the vector engine."""
+        sync = self.order(Engine.VECTOR, (src,), (dst,))
+        self.program.vector.reciprocal(dst, src, parts=self.p, **sync)
+
+    def lane_transpose(self, dst: AccessPattern, src: AccessPattern) -> None:
+        """dst[p, f] = src[f, p] in each block of as many elements as partitions."""
+        sync = self.order(Engine.VECTOR, (src,), (dst,))
+        self.program.vector.lane_transpose(dst, src, parts=self.p, **sync)
+
+    def quantize(self, dst: AccessPattern, scale: AccessPattern, src: AccessPattern) -> None:
+        """src to x4 words and their scales."""
+        sync = self.order(Engine.VECTOR, (src,), (scale,))
+        self.program.vector.mx_scale(scale, src, dst.dtype, parts=self.p, **sync)
+        sync = self.order(Engine.VECTOR, (src, scale), (dst,))
+        self.program.vector.mx_cast(dst, src, scale, parts=self.p, **sync)
 
     def memset(self, dst: AccessPattern, value: float) -> None:
         """dst = value."""
@@ -131,11 +191,14 @@ class Dataflow:
         *,
         scale: float = 1.0,
         bias: float | AccessPattern = -0.0,
+        parts: int | None = None,
     ) -> None:
         """dst = function(src * scale + bias); bias may be one FP32 word a partition."""
         reads = (src, bias) if isinstance(bias, AccessPattern) else (src,)
         sync = self.order(Engine.SCALAR, reads, (dst,))
-        self.program.scalar.activate(dst, src, function, parts=self.p, scale=scale, bias=bias, **sync)
+        self.program.scalar.activate(
+            dst, src, function, parts=parts or self.p, scale=scale, bias=bias, **sync
+        )
 
     # --- DMA -----------------------------------------------------------------------------------------------------
     def load(self, dst: Matrix, memory: int, *, repeat: bool = False) -> None:

@@ -27,6 +27,7 @@ from models.isa import INSTR_BYTES, AluOp, Space
 from models.program import Program
 from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.mlp import CLASSES, HIDDEN, Mlp
+from sim.workloads.operands import Operands, mx_operands
 
 FORMATS = {"mxfp8": DType.E4M3X4, "bf16": DType.BF16}
 INPUTS = 64
@@ -74,29 +75,10 @@ def tiling(config: ChipConfig, fmt: str) -> Tiling:
     return Tiling(dtype, k, INPUTS // pack // k, m, HIDDEN // m, out)
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
-    """Raw operand words and scales: `words` uint32 [k_tiles, k, columns], `scales` uint8 [k_tiles, k / 8, columns] (empty unless packed)."""
-
-    words: NDArray[np.uint32]
-    scales: NDArray[np.uint8]
-
-
 def _plain(values: NDArray[np.float64], t: Tiling) -> Operands:
     """BF16 operands from [64, columns]."""
     words = cast.encode(t.dtype, values.astype(np.float32), saturate=True).reshape(t.k_tiles, t.k, -1)
     return Operands(words, np.zeros((t.k_tiles, 0, words.shape[2]), dtype=np.uint8))
-
-
-def _mx(values: NDArray[np.float64], t: Tiling) -> Operands:
-    """MX operands from [k_tiles, k, 4, columns], quantised by the OCP rule in blocks of 8 partitions x 4 elements."""
-    columns = values.shape[3]
-    blocks = values.reshape(t.k_tiles, t.k // MX_ROWS, MX_ROWS, MX_PACK, columns).transpose(0, 1, 4, 2, 3)
-    flat = blocks.reshape(t.k_tiles, t.k // MX_ROWS, columns, MX_ROWS * MX_PACK).astype(np.float32)
-    codes, scales = cast.quantize_mx(flat, t.dtype, rule="ocp")
-    words = cast.pack_x4(t.dtype, codes.reshape(*codes.shape[:-1], MX_ROWS, MX_PACK))
-    words = words.transpose(0, 1, 3, 2).reshape(t.k_tiles, t.k, columns)
-    return Operands(words.astype(np.uint32), scales.astype(np.uint8))
 
 
 def hidden_order(t: Tiling) -> NDArray[np.int64]:
@@ -124,12 +106,12 @@ def quantise(net: Mlp, x: NDArray[np.float64], t: Tiling) -> Quantised:
     if not t.packed:
         return Quantised(t, _plain(net.w1, t), _plain(net.w2, t), b1, b2, 0)
     exponent = int(np.ceil(np.log2(net.hidden(x).max() / 448.0)))
-    w1 = _mx(net.w1.reshape(t.k_tiles, t.k, MX_PACK, HIDDEN), t)
+    w1 = mx_operands(net.w1.reshape(t.k_tiles, t.k, MX_PACK, HIDDEN), t.dtype)
     scaled = w1.scales.astype(int) - exponent
     if scaled.min() < 0 or scaled.max() > 254:
         raise WorkloadError(f"hidden scale 2^{exponent} takes W1's block scales out of 0..254")
     w1 = Operands(w1.words, scaled.astype(np.uint8))
-    w2 = _mx(net.w2[hidden_order(t)].copy(), t)
+    w2 = mx_operands(net.w2[hidden_order(t)].copy(), t.dtype)
     return Quantised(t, w1, w2, np.ldexp(b1, -exponent).astype(np.float32), b2, 127 + exponent)
 
 
@@ -259,7 +241,11 @@ class _CoreBuilder:
         start, count = self.chunks[c]
         t = self.t
         values = self.x[start : start + count].T
-        operands = _mx(values.reshape(t.k_tiles, t.k, MX_PACK, count), t) if t.packed else _plain(values, t)
+        operands = (
+            mx_operands(values.reshape(t.k_tiles, t.k, MX_PACK, count), t.dtype)
+            if t.packed
+            else _plain(values, t)
+        )
         if c >= BUFFERS:
             self.program.sync.nop(wait=self.done.ge(self.layer1_end[c - BUFFERS]))
         for i in range(t.k_tiles):

@@ -1,12 +1,12 @@
 """Training on the chip: a 64-64-10 perceptron, forward, loss, backward and SGD with momentum, step after step, in one program for core 0.
 
-Activations have the batch on partitions (`hT`, logits, `dpre`), in tiles of P samples, so that softmax runs along the free axis and weight gradients
-contract over samples; the tensor engine transposes what has to have features on partitions, by multiplying with the identity, which is exact. Matmuls are
-BF16, sums, momentum and master weights FP32. The learning rate is in the gradient of the logits: v = m v - g, w = w + v.
+Sums, softmax, momentum and master weights are FP32; matmuls are BF16, or MXFP8 (E4M3) in all contractions over features, hidden units and samples: their
+operands are quantised on the chip in blocks of 32 (the samples themselves by the host). The contraction over ten classes, shorter than a block, and biases
+stay BF16. The learning rate is in the gradient of the logits: v = m v - g, w = w + v.
 
-All parameters lie in one row a partition, [W1 | b1 | W2 | b2], biases repeated on every partition, as FP32 weights, FP32 momentum and BF16 copy
-alike; gradients have the same places in PSUM, and the update is a few long vector instructions. Every step's samples are one block of memory,
-loaded while the step before runs.
+Activations have samples on partitions (hT, logits, dpre), in tiles of p, so that softmax runs along the free axis and weight gradients contract over
+samples; the vector engine turns what has to have features on partitions. Parameters lie in one row a partition, [w1 | b1 | w2T | b2], biases repeated on
+every partition, as FP32 weights, FP32 momentum and BF16 copy alike. Every step's samples are one block of memory, loaded while the step before runs.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from models import cast
 from models.config import ChipConfig
 from models.image import Image
-from models.isa import INSTR_BYTES, AluOp
+from models.isa import INSTR_BYTES
 from sim.workloads.layout import Allocator
-from sim.workloads.marks import need
 from sim.workloads.mlp import CLASSES, HIDDEN, Digits, Mlp
+from sim.workloads.operands import mx_operands
 from sim.workloads.train_program import TrainProgram
-from sim.workloads.train_shape import BF16, FP32, INPUTS, Options, Shape, shape
+from sim.workloads.train_shape import BF16, INPUTS, X4, Options, Shape, shape
 
 UNWRITTEN = 0xFFFFFFFF
 """What the place of a loss holds before the chip writes it: a NaN that no engine makes."""
@@ -51,33 +51,59 @@ class Job:
         s = self.shape
         rows = np.frombuffer(raw, dtype="<f4").reshape(s.p, s.words).astype(np.float64)
         part = {name: rows[:, at : at + size] for name, (at, size) in s.starts.items()}
-
-        def matrix(x: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-            return x.reshape(s.p, s.k, columns).transpose(1, 0, 2).reshape(INPUTS, columns)
-
-        return Mlp(matrix(part["w1"], HIDDEN), part["b1"][0], matrix(part["w2"], CLASSES), part["b2"][0])
+        w1 = part["w1"].reshape(s.p, s.packs, HIDDEN, s.pack).transpose(1, 3, 0, 2).reshape(-1, HIDDEN)
+        w2 = part["w2t"].reshape(s.p, len(s.classes), HIDDEN).transpose(1, 0, 2).reshape(-1, HIDDEN).T
+        return Mlp(w1[:INPUTS], part["b1"][0], w2[:, :CLASSES], part["b2"][0])
 
 
 def initial(s: Shape, seed: int) -> NDArray[np.float32]:
     """Initial parameters FP32 [p, words] (He, biases 0)."""
     rng = np.random.default_rng(seed)
     out = np.zeros((s.p, s.words), dtype=np.float32)
-    for name, columns in (("w1", HIDDEN), ("w2", CLASSES)):
-        w = rng.normal(0, np.sqrt(2 / INPUTS), (s.k, s.p, columns)).astype(np.float32)
+    w1 = np.zeros((s.packs * s.pack * s.p, HIDDEN), dtype=np.float32)
+    w1[:INPUTS] = rng.normal(0, np.sqrt(2 / INPUTS), (INPUTS, HIDDEN))
+    w2t = np.zeros((s.pitch, HIDDEN), dtype=np.float32)
+    w2t[:CLASSES] = rng.normal(0, np.sqrt(2 / HIDDEN), (CLASSES, HIDDEN))
+    rows = {
+        "w1": w1.reshape(s.packs, s.pack, s.p, HIDDEN).transpose(2, 0, 3, 1),
+        "w2t": w2t.reshape(len(s.classes), s.p, HIDDEN).transpose(1, 0, 2),
+    }
+    for name, values in rows.items():
         at, size = s.starts[name]
-        out[:, at : at + size] = w.transpose(1, 0, 2).reshape(s.p, size)
+        out[:, at : at + size] = values.reshape(s.p, size)
     return out
 
 
-def _blocks(s: Shape, data: Digits, order: NDArray[np.int64]) -> bytes:
-    """Each step's [P, x BF16 [k, batch] | xT BF16 [tiles, 64] | onehot FP32 [tiles, 10]]."""
+def _operand(tiles: NDArray[np.float64], pack: int) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """(words, scales) of [tiles, p, columns] as rows of p partitions, `pack` tiles a word; no tile is all padding but in the last word."""
+    count, p, columns = tiles.shape
+    if pack == 1:
+        plain = cast.encode(BF16, tiles.astype(np.float32), saturate=False).astype("<u2")
+        return tuple(row.tobytes() for row in plain.transpose(1, 0, 2)), (b"",) * p
+    packs = -(-count // pack)
+    padded = np.zeros((packs * pack, p, columns))
+    padded[:count] = tiles
+    x = mx_operands(padded.reshape(packs, pack, p, columns).transpose(0, 2, 1, 3), X4)
+    scales = np.zeros((p, packs, columns), dtype=np.uint8)
+    scales[: x.scales.shape[1]] = x.scales.transpose(1, 0, 2)
+    return (
+        tuple(row.tobytes() for row in x.words.astype("<u4").transpose(1, 0, 2)),
+        tuple(row.tobytes() for row in scales),
+    )
+
+
+def _blocks(s: Shape, data: Digits, order: NDArray[np.int64], rate: float) -> bytes:
+    """Each step's rows of samples, as train_places.Block has them; targets are times rate / batch."""
     out = []
     for pick in order.reshape(-1, s.batch):
-        x = cast.encode(BF16, data.x[pick].astype(np.float32), saturate=False).astype("<u2")
-        feature = x.T.reshape(s.k, s.p, s.batch).transpose(1, 0, 2)
-        sample = x.reshape(s.tiles, s.p, INPUTS).transpose(1, 0, 2)
-        hot = np.eye(CLASSES, dtype="<f4")[data.y[pick]].reshape(s.tiles, s.p, CLASSES).transpose(1, 0, 2)
-        out += [feature[i].tobytes() + sample[i].tobytes() + hot[i].tobytes() for i in range(s.p)]
+        x = data.x[pick]
+        words, scales = _operand(x.T.reshape(s.k, s.p, s.batch), s.pack)
+        words_t, scales_t = _operand(x.reshape(s.tiles, s.p, INPUTS), s.pack)
+        hot = (np.eye(CLASSES) * (rate / s.batch)).astype("<f4")[data.y[pick]]
+        rows = hot.reshape(s.tiles, s.p, CLASSES).transpose(1, 0, 2)
+        out += [
+            b"".join((words[i], words_t[i], scales[i], scales_t[i], rows[i].tobytes())) for i in range(s.p)
+        ]
     return b"".join(out)
 
 
@@ -92,32 +118,27 @@ def build(config: ChipConfig, data: Digits, options: Options) -> Job:
     order = np.concatenate([rng.permutation(train) for _ in range(epochs)])[:need_samples]
     memory = Allocator(config.memory.bytes, "memory")
     params = memory.take(4 * s.p * s.words, INSTR_BYTES)
-    constants = memory.take(4 * s.p * s.p, INSTR_BYTES)
     losses = memory.take(4 * s.batch * options.steps, INSTR_BYTES)
-    blocks = memory.take(w.block * s.p * options.steps, INSTR_BYTES)
+    size = w.at.block.size * s.p
+    blocks = memory.take(size * options.steps, INSTR_BYTES)
 
-    w.copy("w", params, 4 * s.words)
-    w.copy("eye", constants, 2 * s.p)
-    w.copy("ones", constants + 2 * s.p * s.p, 2 * s.p, update=w.md.mark())
-    need(w.v, w.md.here())
-    whole = (1, s.words)
-    w.v.tensor_scalar(w.sb("v", FP32, 0, whole), w.sb("w", FP32, 0, whole), AluOp.MUL, 0.0, parts=s.p)
-    w.v.tensor_copy(w.sb("wb", BF16, 0, whole), w.sb("w", FP32, 0, whole), parts=s.p, update=w.mv.mark())
+    w.params(params)
+    w.load(0, blocks)
+    w.begin()
     for n in range(options.steps):
-        w.step(n, blocks + n * w.block * s.p, losses + 4 * n * s.batch)
-    need(w.d, w.mv.here())
-    w.copy("w", params, 4 * s.words, out=True)
-    w.program.finish()
+        if n + 1 < options.steps:
+            w.load(n + 1, blocks + (n + 1) * size)
+        w.step(n, losses + 4 * n * s.batch)
+    w.params(params, out=True)
+    program = w.flow.program
+    program.finish()
 
     image = Image.empty(config)
     image.add(params, initial(s, options.seed).astype("<f4").tobytes())
-    eye = cast.encode(BF16, np.eye(s.p, dtype=np.float32), saturate=False).astype("<u2")
-    ones = cast.encode(BF16, np.ones((s.p, s.p), dtype=np.float32), saturate=False).astype("<u2")
-    image.add(constants, eye.tobytes() + ones.tobytes())
     image.add(losses, UNWRITTEN.to_bytes(4, "little") * (s.batch * options.steps))
-    image.add(blocks, _blocks(s, data, order))
-    total = sum(INSTR_BYTES * len(stream.instructions) for stream in w.program.streams.values())
-    image.add_program(0, w.program, memory.take(total, INSTR_BYTES))
+    image.add(blocks, _blocks(s, data, order, options.rate))
+    total = sum(INSTR_BYTES * len(stream.instructions) for stream in program.streams.values())
+    image.add_program(0, program, memory.take(total, INSTR_BYTES))
     image.add_output(losses, 4 * s.batch * options.steps)
     image.add_output(params, 4 * s.p * s.words)
     return Job(image, s, options, losses, params, order)

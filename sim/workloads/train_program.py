@@ -1,391 +1,283 @@
-"""The training program: a step after the other, for the engines of core 0. What it computes: sim.workloads.train."""
+"""The training program: a step after the other, for the engines of core 0. What it computes: sim.workloads.train.
 
-from itertools import pairwise
-from typing import Any
+The text's order is each engine's order. A batch is worked through in two parts, so that one part's softmax runs beside the other's matmuls, and the
+first layer's gradients come a tile of inputs at a time, so that a tile's update runs beside the next one's matmuls.
+"""
 
 from models.access import AccessPattern
 from models.addressing import SBUF_PARTITION_STRIDE, core_address, memory_address
 from models.config import ChipConfig
-from models.formats import DType, dtype_bytes
 from models.functions import ActFunc
 from models.isa import AluOp, Engine, Space
-from models.program import Program
-from sim.workloads.layout import Allocator
-from sim.workloads.marks import Marks, need
-from sim.workloads.mlp import CLASSES, HIDDEN
-from sim.workloads.train_shape import BF16, BUFFERS, FP32, INPUTS, Options, Shape
+from sim.workloads.dataflow import Dataflow
+from sim.workloads.mlp import CLASSES
+from sim.workloads.tiled import Packed, Tiled
+from sim.workloads.train_places import BUFFERS, Places
+from sim.workloads.train_shape import BF16, FP32, Options, Shape
+
+Part = tuple[int, int]
+"""(first tile, tiles) of a batch."""
 
 
 class TrainProgram:
-    """Writes the program: places in SBUF and PSUM, then a step at a time."""
+    """Writes the program, a step at a time."""
 
     def __init__(self, config: ChipConfig, s: Shape, options: Options):
         self.s, self.options = s, options
-        self.program = Program(config)
-        self.sbuf = Allocator(config.sbuf.bytes_per_partition, "SBUF partition")
-        self.psum = Allocator(config.psum.bytes_per_partition, "PSUM partition")
-        self.t, self.v, self.a, self.d = (
-            self.program.streams[e] for e in (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.SYNC)
-        )
-        self.mt, self.mv, self.ma, self.md, self.mo = (
-            Marks(self.program.semaphore(n)) for n in ("tensor", "vector", "scalar", "loaded", "losses out")
-        )
-        batch, tiles, words = s.batch, s.tiles, s.words
-        self.block = 2 * s.k * batch + 2 * tiles * INPUTS + 4 * tiles * CLASSES
-        at = {
-            "w": 4 * words,
-            "v": 4 * words,
-            "wb": 2 * words,
-            "eye": 2 * s.p,
-            "ones": 2 * s.p,
-            "ht": 2 * tiles * HIDDEN,
-            "mask": 2 * tiles * HIDDEN,
-            "h": 2 * s.k * batch,
-            "w2t": 2 * len(s.classes) * HIDDEN,
-            "dlt": 2 * len(s.classes) * batch,
-            "dpre": 2 * tiles * HIDDEN,
-            "dlog": 2 * tiles * CLASSES,
-            **{n: 4 * tiles * CLASSES for n in ("z", "e", "tree")},
-            **{n: 4 * tiles for n in ("top", "sum", "inverse")},
-            "label": 4 * tiles * BUFFERS,
-            "loss": 4 * tiles * BUFFERS,
-        }
-        self.at = {name: self.sbuf.take(size) for name, size in at.items()}
-        self.data = [self.sbuf.take(self.block) for _ in range(BUFFERS)]
-        sums = {
-            "g": words,
-            "pre": tiles * HIDDEN,
-            "ht": s.k * batch,
-            "logits": tiles * CLASSES,
-            "w2t": len(s.classes) * HIDDEN,
-            "dlt": len(s.classes) * batch,
-            "dh": tiles * HIDDEN,
-        }
-        self.sums = {name: self.psum.take(4 * size) for name, size in sums.items()}
-        self.step_done: list[int] = []
+        self.at = Places(config, s)
+        self.flow = Dataflow(config, s.p)
 
-    # --- patterns ------------------------------------------------------------------------------------------------
-    def sb(self, name: str, dtype: DType, first: int, *dims: tuple[int, int]) -> AccessPattern:
-        """Elements of a place in SBUF, from element `first`."""
-        return AccessPattern(self.at[name] + first * dtype_bytes(dtype), dtype, dims)
-
-    def ps(self, name: str, first: int, *dims: tuple[int, int]) -> AccessPattern:
-        """FP32 words of a place in PSUM, from word `first`."""
-        return AccessPattern(self.sums[name] + 4 * first, FP32, dims, Space.PSUM)
-
-    def x(self, q: int, kt: int, tile: int) -> AccessPattern:
-        """Inputs [features, P samples] of buffer `q`."""
-        s = self.s
-        return AccessPattern(self.data[q] + 2 * (kt * s.batch + tile * s.p), BF16, ((1, s.p),))
-
-    def xt(self, q: int, kt: int, tile: int) -> AccessPattern:
-        """Inputs [samples, P features]."""
-        s = self.s
-        base = self.data[q] + 2 * s.k * s.batch
-        return AccessPattern(base + 2 * (tile * INPUTS + kt * s.p), BF16, ((1, s.p),))
-
-    def onehot(self, q: int) -> AccessPattern:
-        """Targets [samples, tiles x 10]."""
-        s = self.s
-        base = self.data[q] + 2 * s.k * s.batch + 2 * s.tiles * INPUTS
-        return AccessPattern(base, FP32, ((1, s.tiles * CLASSES),))
-
-    def weight(self, name: str, first: int, count: int) -> AccessPattern:
-        """BF16 copy of part of a parameter."""
-        return self.sb("wb", BF16, self.s.starts[name][0] + first, (1, count))
-
-    def grad(self, name: str, first: int, count: int) -> AccessPattern:
-        """Its gradient's place."""
-        return self.ps("g", self.s.starts[name][0] + first, (1, count))
-
-    # --- engines -------------------------------------------------------------------------------------------------
-    def matmuls(
-        self,
-        dst: AccessPattern,
-        pairs: list[tuple[AccessPattern, AccessPattern, int]],
-        m: int,
-        *,
-        mark: bool = False,
-    ) -> None:
-        """dst [m, N] = the sum of stationary[k, m]^T moving[k, N] over `pairs` (stationary, moving, k)."""
-        for i, (stationary, moving, k) in enumerate(pairs):
-            self.t.load_stationary(stationary, k=k, m=m)
-            last = mark and i == len(pairs) - 1
-            update = self.mt.mark() if last else None
-            self.t.matmul(dst, moving, k=k, m=m, accumulate=i > 0, update=update)
-
-    def tree(self, op: AluOp, source: str, out: AccessPattern, *, mark: bool = False) -> None:
-        """`out` [tiles] = op over the ten classes of `source` [tiles x 10]."""
-        tiles, p, n = self.s.tiles, self.s.p, CLASSES
-        step, place = n, source
-
-        def part(first: int, count: int) -> AccessPattern:
-            return self.sb(place, FP32, first, (step, tiles), (1, count))
-
-        odd: AccessPattern | None = None
-        while n > 1:
-            half = n // 2
-            rest = part(n - 1, 1) if n % 2 else None
-            final = half == 1 and odd is None and rest is None
-            dst = out if final else self.sb("tree", FP32, 0, (CLASSES, tiles), (1, half))
-            self.v.tensor_tensor(dst, part(0, half), part(half, half), op, parts=p)
-            odd = rest if rest is not None and odd is None else odd
-            place, step, n = "tree", CLASSES, half
-        update = self.mv.mark() if mark else None
-        if odd is not None:
-            self.v.tensor_tensor(
-                out, self.sb("tree", FP32, 0, (CLASSES, tiles)), _flat(odd), op, parts=p, update=update
-            )
+    def begin(self) -> None:
+        """Constants, places whose unused elements are read, and what follows from the initial weights. Momentum starts at +0."""
+        at, flow = self.at, self.flow
+        flow.memset(at.ones.all(), 1.0)
+        for place in (at.h, at.w2, at.dlog):
+            flow.memset(place.all(), 0.0)
+        words = self.s.words
+        v, w = (Tiled(at.params[name], FP32, 1, words) for name in ("v", "w"))
+        flow.memset(v.all(), 0.0)
+        flow.copy(Tiled(at.params["wb"], BF16, 1, words).all(), w.all())
+        self.first_ready()
+        self.second_ready()
 
     # --- a step --------------------------------------------------------------------------------------------------
-    def step(self, n: int, memory: int, losses: int) -> None:
-        """Step `n`, whose samples are at byte `memory`; its losses go to byte `losses`."""
-        q = n % BUFFERS
-        self.load(n, q, memory)
-        self.forward(q)
-        self.softmax(q)
-        self.backward(q)
-        self.loss(n, q, losses)
+    def step(self, n: int, losses: int) -> None:
+        """Step `n`, whose samples have been asked for; its losses go to byte `losses`."""
+        q, parts, k = n % BUFFERS, self.s.parts, self.s.packs
+        cut = -(-k // 2)
+        self.hidden(q, parts[0], 0, k)
+        self.turn(parts[0])
+        for part, before in zip(parts[1:], parts, strict=False):
+            self.hidden(q, part, 0, cut)
+            self.output(before)
+            self.softmax(q, before)
+            self.hidden(q, part, cut, k)
+            self.turn(part)
+        for i, part in enumerate(parts):
+            if part == parts[-1]:
+                self.output(part)
+                if i:
+                    self.first_gradients(q, parts[i - 1])
+                self.softmax(q, part)
+            self.back(part)
+            self.second_gradients(part)
+        self.first_gradients(q, parts[-1])
+        self.loss(q, losses)
 
-    def load(self, n: int, q: int, memory: int) -> None:
-        """Samples into their buffer, when the step before last has no use for it any more."""
-        if n >= BUFFERS:
-            need(self.d, self.mv.semaphore.ge(self.step_done[n - BUFFERS]))
-        self.d.dma(
-            memory_address(memory),
-            core_address(0, Space.SBUF, 0, self.data[q]),
-            row_bytes=self.block,
-            rows=self.s.p,
-            src_stride=self.block,
-            dst_stride=SBUF_PARTITION_STRIDE,
-            update=self.md.mark(),
-        )
+    def load(self, n: int, memory: int) -> None:
+        """Ask for step `n`'s samples at byte `memory`."""
+        q, block = n % BUFFERS, self.at.block.size
+        self._dma(self.at.whole(q).addr, memory, block)
 
-    def forward(self, q: int) -> None:
-        """Hidden layer and logits."""
-        s, p = self.s, self.s.p
-        updated = self.mv.here()
-        need(self.t, self.md.here(), updated)
-        eye, ones = self.sb("eye", BF16, 0, (1, p)), self.sb("ones", BF16, 0, (1, p))
-        for first, (c, count) in zip(range(0, len(s.classes) * HIDDEN, HIDDEN), s.classes, strict=True):
-            for kt in range(s.k):
-                stationary = self.weight("w2", kt * CLASSES + c, count)
-                self.matmuls(self.ps("w2t", first + kt * p, (1, p)), [(stationary, eye, p)], count)
-        for tile in range(s.tiles):
-            pairs = [(self.x(q, kt, tile), self.weight("w1", kt * HIDDEN, HIDDEN), p) for kt in range(s.k)]
-            pairs.append((ones, self.weight("b1", 0, HIDDEN), 1))
-            self.matmuls(self.ps("pre", tile * HIDDEN, (1, HIDDEN)), pairs, p, mark=True)
-            need(self.v, self.mt.here())
-            self.v.tensor_scalar(
-                self.sb("ht", BF16, tile * HIDDEN, (1, HIDDEN)),
-                self.ps("pre", tile * HIDDEN, (1, HIDDEN)),
-                AluOp.MAX,
-                0.0,
-                parts=p,
-                update=self.mv.mark(),
-            )
-        need(self.a, self.mv.here())
-        every = (1, s.tiles * HIDDEN)
-        self.a.activate(
-            self.sb("mask", BF16, 0, every),
-            self.sb("ht", BF16, 0, every),
-            ActFunc.D_RELU,
-            parts=p,
-            update=self.ma.mark(),
-        )
-        hidden_done = self.mv.count
-        for tile in range(s.tiles):
-            need(self.t, self.mv.semaphore.ge(hidden_done - s.tiles + 1 + tile))
-            for kt in range(s.k):
-                stationary = self.sb("ht", BF16, tile * HIDDEN + kt * p, (1, p))
-                last = tile == s.tiles - 1 and kt == s.k - 1
-                dst = self.ps("ht", kt * s.batch + tile * p, (1, p))
-                self.matmuls(dst, [(stationary, eye, p)], p, mark=last)
-        need(self.v, self.mt.here())
-        everything = (1, s.k * s.batch)
-        self.v.tensor_copy(
-            self.sb("h", BF16, 0, everything), self.ps("ht", 0, everything), parts=p, update=self.mv.mark()
-        )
-        need(self.t, self.mv.here())
-        for tile in range(s.tiles):
-            pairs = [
-                (
-                    self.sb("h", BF16, kt * s.batch + tile * p, (1, p)),
-                    self.weight("w2", kt * CLASSES, CLASSES),
-                    p,
+    def hidden(self, q: int, part: Part, first: int, end: int) -> None:
+        """First layer: pre[samples, hidden] = b1 + x w1, the words `first` to `end` - 1 of K; with the last, hT = relu(pre)."""
+        at, flow = self.at, self.flow
+        if first == 0:
+            flow.weights(at.ones.tile(0), k=1)
+            for t in _tiles(part):
+                flow.stream(at.pre.tile(t), at.param("wb", "b1").tile(0), k=1)
+        x, x_scale = at.x(q)
+        w1, w1_scale = self._moving(at.param("wb", "w1"), "w1x")
+        for i in range(first, end):
+            for t in _tiles(part):
+                where = (t * self.s.p, self.s.p)
+                flow.weights(x.tile(i, *where), x_scale and x_scale.tile(i, *where))
+                flow.stream(at.pre.tile(t), w1.tile(i), w1_scale and w1_scale.tile(i), accumulate=True)
+                if i == self.s.packs - 1:
+                    flow.activate(at.ht.tile(t), at.pre.tile(t), ActFunc.RELU)
+
+    def turn(self, part: Part) -> None:
+        """h [hidden, samples] from hT, and what is multiplied with."""
+        s, at, flow = self.s, self.at, self.flow
+        t, tiles = part
+        turned = at.h.at(t * s.p * s.pack, (s.p * s.pack, tiles), *at.h.dims(s.k), (s.pack, s.p))
+        flow.lane_transpose(turned, at.ht.some(t, tiles))
+        if s.pack > 1:
+            for i in range(s.packs):
+                first, count = t * s.p, tiles * s.p
+                flow.quantize(
+                    at.hx.words.tile(i, first, count),
+                    at.hx.scales.tile(i, first, count),
+                    at.h.at((i * s.batch + first) * s.pack, (1, count * s.pack)),
                 )
-                for kt in range(s.k)
-            ]
-            pairs.append((ones, self.weight("b2", 0, CLASSES), 1))
-            dst = self.ps("logits", tile * CLASSES, (1, CLASSES))
-            self.matmuls(dst, pairs, p, mark=tile == s.tiles - 1)
+            self._quantize(at.htx, at.ht, part)
 
-    def softmax(self, q: int) -> None:
-        """Probabilities, and their difference from the targets times rate / batch."""
-        s, p = self.s, self.s.p
-        all_classes, tiles = (1, s.tiles * CLASSES), (1, s.tiles)
-        spread = (tiles, (0, CLASSES))
-        for first, (_, count) in zip(range(0, len(s.classes) * HIDDEN, HIDDEN), s.classes, strict=True):
-            self.v.tensor_copy(
-                self.sb("w2t", BF16, first, (1, HIDDEN)), self.ps("w2t", first, (1, HIDDEN)), parts=count
-            )
-        need(self.v, self.mt.here())
-        self.v.tensor_copy(self.sb("z", FP32, 0, all_classes), self.ps("logits", 0, all_classes), parts=p)
-        self.tree(AluOp.MAX, "z", self.sb("top", FP32, 0, tiles))
-        z = self.sb("z", FP32, 0, all_classes)
-        grid = self.sb("z", FP32, 0, (CLASSES, s.tiles), (1, CLASSES))
-        self.v.tensor_tensor(
-            grid, grid, self.sb("top", FP32, 0, *spread), AluOp.SUB, parts=p, update=self.mv.mark()
+    def output(self, part: Part) -> None:
+        """Second layer: logits [samples, classes] without their bias."""
+        s, at, flow = self.s, self.at, self.flow
+        h, h_scale = self._moving(at.h, "hx")
+        w2, w2_scale = self._moving(at.w2, "w2x")
+        for t in _tiles(part):
+            for i in range(s.packs):
+                where = (t * s.p, s.p)
+                flow.weights(h.tile(i, *where), h_scale and h_scale.tile(i, *where))
+                columns = (0, CLASSES)
+                moving = w2.tile(i, *columns), w2_scale and w2_scale.tile(i, *columns)
+                flow.stream(at.logits.tile(t), *moving, accumulate=i > 0)
+
+    def softmax(self, q: int, part: Part) -> None:
+        """Probabilities e, and dlog = (e - target) * rate / batch with its transpose."""
+        s, at, flow = self.s, self.at, self.flow
+        t, tiles = part
+        z, e, top, total, inverse = (
+            place.some(t, tiles) for place in (at.z, at.e, at.top, at.sum, at.inverse)
         )
-        need(self.a, self.mv.here())
-        e = self.sb("e", FP32, 0, all_classes)
-        self.a.activate(e, z, ActFunc.EXP, parts=p, update=self.ma.mark())
-        need(self.v, self.ma.here())
-        self.tree(AluOp.ADD, "e", self.sb("sum", FP32, 0, tiles), mark=True)
-        need(self.a, self.mv.here())
-        self.a.activate(
-            self.sb("inverse", FP32, 0, tiles),
-            self.sb("sum", FP32, 0, tiles),
-            ActFunc.RECIPROCAL,
-            parts=p,
-            update=self.ma.mark(),
-        )
-        need(self.v, self.ma.here())
-        grid = self.sb("e", FP32, 0, (CLASSES, s.tiles), (1, CLASSES))
-        self.v.tensor_tensor(grid, grid, self.sb("inverse", FP32, 0, *spread), AluOp.MUL, parts=p)
-        self.v.tensor_tensor(z, e, self.onehot(q), AluOp.SUB, parts=p)
-        self.v.tensor_scalar(
-            self.sb("dlog", BF16, 0, all_classes),
-            z,
-            AluOp.MUL,
-            self.options.rate / s.batch,
-            parts=p,
-            update=self.mv.mark(),
-        )
+        bias = at.param("w", "b2").at(0, (0, tiles), (1, CLASSES))
+        flow.tensor_tensor(z, at.logits.some(t, tiles), bias, AluOp.ADD)
+        flow.reduce(top, z, AluOp.MAX)
+        flow.tensor_tensor(z, z, _spread(at.top, part), AluOp.SUB)
+        flow.exponential(e, z)
+        flow.reduce(total, e, AluOp.ADD)
+        flow.reciprocal(inverse, total)
+        flow.tensor_tensor(e, e, _spread(at.inverse, part), AluOp.MUL)
+        rate = self.options.rate / s.batch
+        dlog, target = at.dlog.some(t, tiles, 0, CLASSES), at.onehot(q).some(t, tiles)
+        flow.scalar_tensor_tensor(dlog, e, AluOp.MUL, rate, AluOp.SUB, target)
+        turned = at.dlt.at(t * s.p, (s.p, tiles), (s.batch, len(s.classes)), (1, s.p))
+        flow.lane_transpose(turned, at.dlog.some(t, tiles))
+        if s.pack > 1:
+            self._quantize(at.dlogx, at.dlog, part)
 
-    def backward(self, q: int) -> None:
-        """Gradients, and each group of parameters updated as soon as its gradients are there."""
-        s, p = self.s, self.s.p
-        eye, ones = self.sb("eye", BF16, 0, (1, p)), self.sb("ones", BF16, 0, (1, p))
-        tiles = range(s.tiles)
+    def back(self, part: Part) -> None:
+        """dpre [samples, hidden] = (dlog w2^T), where the hidden unit was on."""
+        s, at, flow = self.s, self.at, self.flow
+        w2t = at.param("wb", "w2t")
+        for t in _tiles(part):
+            for c, (_, count) in enumerate(s.classes):
+                flow.weights(at.dlt.tile(c, t * s.p, s.p), k=count)
+                flow.stream(at.dh.tile(t), w2t.tile(c), k=count, accumulate=c > 0)
+            ht = at.ht.tile(t)
+            flow.scalar_tensor_tensor(at.dpre.tile(t), ht, AluOp.IS_GT, 0.0, AluOp.MUL, at.dh.tile(t))
+        if s.pack > 1:
+            self._quantize(at.dprex, at.dpre, part)
 
-        def dlog(tile: int, first: int = 0, count: int = CLASSES) -> AccessPattern:
-            return self.sb("dlog", BF16, tile * CLASSES + first, (1, count))
+    def second_gradients(self, part: Part) -> None:
+        """Gradients of w2 (transposed) and b2; with the last part, their update."""
+        s, at, flow = self.s, self.at, self.flow
+        first = part == s.parts[0]
+        dlog, dlog_scale = self._moving(at.dlog, "dlogx")
+        ht, ht_scale = self._moving(at.ht, "htx")
+        for c, (at_class, count) in enumerate(s.classes):
+            columns = (at_class, count)
+            for i, t in enumerate(_packs(part, s.pack)):
+                flow.weights(dlog.tile(t, *columns), dlog_scale and dlog_scale.tile(t, *columns), m=count)
+                moving = ht.tile(t), ht_scale and ht_scale.tile(t)
+                flow.stream(at.g["w2t"].tile(c), *moving, m=count, accumulate=i > 0 or not first)
+        flow.weights(at.ones.tile(0))
+        for i, t in enumerate(_tiles(part)):
+            moving_classes = at.dlog.tile(t, 0, CLASSES)
+            flow.stream(at.g["b2"].tile(0), moving_classes, accumulate=i > 0 or not first)
+        if part == s.parts[-1]:
+            for c, (_, count) in enumerate(s.classes):
+                self.change("w2t", c, parts=count)
+            self.change("b2", 0)
+            self.second_ready()
 
-        def dpre(tile: int) -> AccessPattern:
-            return self.sb("dpre", BF16, tile * HIDDEN, (1, HIDDEN))
+    def first_gradients(self, q: int, part: Part) -> None:
+        """Gradients of b1 and w1; with the last part, and their update, each as soon as it is there."""
+        s, at, flow = self.s, self.at, self.flow
+        first, last = part == s.parts[0], part == s.parts[-1]
+        flow.weights(at.ones.tile(0))
+        for i, t in enumerate(_tiles(part)):
+            flow.stream(at.g["b1"].tile(0), at.dpre.tile(t), accumulate=i > 0 or not first)
+        if last:
+            self.change("b1", 0)
+        xt, xt_scale = at.xt(q)
+        dpre, dpre_scale = self._moving(at.dpre, "dprex")
+        for c in range(s.k):
+            for i, t in enumerate(_packs(part, s.pack)):
+                columns = (c * s.p, s.p)
+                flow.weights(xt.tile(t, *columns), xt_scale and xt_scale.tile(t, *columns))
+                moving = dpre.tile(t), dpre_scale and dpre_scale.tile(t)
+                flow.stream(at.g["w1"].tile(c), *moving, accumulate=i > 0 or not first)
+            if last:
+                self.change("w1", c)
+        if last:
+            self.first_ready()
 
-        need(self.t, self.mv.here())
-        for first, (c, count) in zip(range(0, len(s.classes) * s.batch, s.batch), s.classes, strict=True):
-            for tile in tiles:
-                last = tile == s.tiles - 1 and c + count == CLASSES
-                dst = self.ps("dlt", first + tile * p, (1, p))
-                self.matmuls(dst, [(dlog(tile, c, count), eye, p)], count, mark=last)
-        need(self.v, self.mt.here())
-        for i, (first, (_, count)) in enumerate(
-            zip(range(0, len(s.classes) * s.batch, s.batch), s.classes, strict=True)
-        ):
-            update = self.mv.mark() if i == len(s.classes) - 1 else None
-            self.v.tensor_copy(
-                self.sb("dlt", BF16, first, (1, s.batch)),
-                self.ps("dlt", first, (1, s.batch)),
-                parts=count,
-                update=update,
-            )
-        for kt in range(s.k):
-            pairs = [(self.sb("ht", BF16, t * HIDDEN + kt * p, (1, p)), dlog(t), p) for t in tiles]
-            self.matmuls(self.grad("w2", kt * CLASSES, CLASSES), pairs, p)
-        self.matmuls(self.grad("b2", 0, CLASSES), [(ones, dlog(t), p) for t in tiles], p, mark=True)
-        second = self.mt.here()
-        need(self.t, self.mv.here())
-        for tile in tiles:
-            pairs = [
-                (
-                    self.sb("dlt", BF16, i * s.batch + tile * p, (1, p)),
-                    self.sb("w2t", BF16, i * HIDDEN, (1, HIDDEN)),
-                    count,
-                )
-                for i, (_, count) in enumerate(s.classes)
-            ]
-            self.matmuls(self.ps("dh", tile * HIDDEN, (1, HIDDEN)), pairs, p, mark=tile == s.tiles - 1)
-        back = self.mt.here()
-        need(self.v, second)
-        self.update("w2", "b2")
-        need(self.v, back, self.ma.here())
-        every = (1, s.tiles * HIDDEN)
-        self.v.tensor_tensor(
-            self.sb("dpre", BF16, 0, every),
-            self.ps("dh", 0, every),
-            self.sb("mask", BF16, 0, every),
-            AluOp.MUL,
-            parts=p,
-            update=self.mv.mark(),
-        )
-        need(self.t, self.mv.here())
-        for kt in range(s.k):
-            pairs = [(self.xt(q, kt, t), dpre(t), p) for t in tiles]
-            half = kt == (s.k - 1) // 2
-            self.matmuls(self.grad("w1", kt * HIDDEN, HIDDEN), pairs, p, mark=half)
-        middle = self.mt.here()
-        self.matmuls(self.grad("b1", 0, HIDDEN), [(ones, dpre(t), p) for t in tiles], p, mark=True)
-        cut = HIDDEN * ((s.k - 1) // 2 + 1)
-        need(self.v, middle)
-        self.change(0, cut)
-        need(self.v, self.mt.here())
-        self.change(cut, s.starts["w2"][0] - cut, mark=True)
-        self.step_done.append(self.mv.count)
+    def change(self, name: str, tile: int, *, parts: int | None = None) -> None:
+        """v = momentum v - g, w = w + v, and the BF16 copy, of a parameter's tile."""
+        at, flow = self.at, self.flow
+        v, w, copy = (at.param(place, name).tile(tile) for place in ("v", "w", "wb"))
+        momentum = self.options.momentum
+        flow.scalar_tensor_tensor(v, v, AluOp.MUL, momentum, AluOp.SUB, at.g[name].tile(tile), parts=parts)
+        flow.tensor_tensor(w, w, v, AluOp.ADD, parts=parts)
+        if name in ("b1", "w2t") or self.s.pack == 1:
+            flow.activate(copy, w, ActFunc.COPY, parts=parts)
 
-    def update(self, *names: str) -> None:
-        """Update neighbouring parameters."""
-        starts = [self.s.starts[n] for n in names]
-        assert all(a + n == b for (a, n), (b, _) in pairwise(starts))
-        self.change(starts[0][0], sum(n for _, n in starts))
+    def first_ready(self) -> None:
+        """w1 as it is multiplied with: in MX words of the master weights."""
+        at = self.at
+        if self.s.pack > 1:
+            self.flow.quantize(at.w1x.words.all(), at.w1x.scales.all(), at.param("w", "w1").all())
 
-    def change(self, first: int, count: int, *, mark: bool = False) -> None:
-        """v = momentum v - g, w = w + v, and the BF16 copy, of `count` words."""
-        p, dims = self.s.p, (1, count)
-        v, w = self.sb("v", FP32, first, dims), self.sb("w", FP32, first, dims)
-        self.v.scalar_tensor_tensor(
-            v, v, AluOp.MUL, self.options.momentum, AluOp.SUB, self.ps("g", first, dims), parts=p
-        )
-        self.v.tensor_tensor(w, w, v, AluOp.ADD, parts=p)
-        update = self.mv.mark() if mark else None
-        self.v.tensor_copy(self.sb("wb", BF16, first, dims), w, parts=p, update=update)
+    def second_ready(self) -> None:
+        """w2 [hidden, classes] from its transpose."""
+        s, at, flow = self.s, self.at, self.flow
+        w2t = at.param("wb", "w2t")
+        for c in range(len(s.classes)):
+            for hidden in range(s.k):
+                flow.lane_transpose(at.w2.tile(hidden, c * s.p, s.p), w2t.tile(c, hidden * s.p, s.p))
+        if s.pack > 1:
+            flow.quantize(at.w2x.words.all(), at.w2x.scales.all(), at.w2.all())
 
-    def loss(self, n: int, q: int, losses: int) -> None:
+    def loss(self, q: int, losses: int) -> None:
         """log of the label's probability, to memory; off the way of everything else."""
-        s, p = self.s, self.s.p
-        tiles = (1, s.tiles)
-        label, loss = self.sb("label", FP32, q * s.tiles, tiles), self.sb("loss", FP32, q * s.tiles, tiles)
-        z, e = (self.sb(name, FP32, 0, (1, s.tiles * CLASSES)) for name in ("z", "e"))
-        self.v.tensor_tensor(z, e, self.onehot(q), AluOp.MUL, parts=p)
-        self.tree(AluOp.ADD, "z", label, mark=True)
-        self.step_done[n] = self.mv.count
-        need(self.a, self.mv.here())
-        if n >= BUFFERS:
-            need(self.a, self.mo.semaphore.ge(self.mo.count - BUFFERS + 1))
-        self.a.activate(loss, label, ActFunc.LOG, parts=p, update=self.ma.mark())
-        need(self.d, self.ma.here())
-        self.d.dma(
-            core_address(0, Space.SBUF, 0, self.at["loss"] + 4 * q * s.tiles),
-            memory_address(losses),
-            row_bytes=4 * s.tiles,
-            rows=p,
-            src_stride=SBUF_PARTITION_STRIDE,
-            dst_stride=4 * s.tiles,
-            update=self.mo.mark(),
-        )
+        s, at, flow = self.s, self.at, self.flow
+        z, first = at.z.all(), q * s.tiles
+        label, loss = at.label.some(first, s.tiles), at.loss.some(first, s.tiles)
+        flow.tensor_tensor(z, at.e.all(), at.onehot(q).all(), AluOp.MUL)
+        flow.reduce(label, at.z.some(0, s.tiles), AluOp.ADD)
+        flow.activate(loss, label, ActFunc.LOG, scale=s.batch / self.options.rate)
+        self._dma(loss.addr, losses, 4 * s.tiles, out=True)
 
-    def copy(self, place: str, memory: int, size: int, *, out: bool = False, **sync: Any) -> None:
-        """`size` bytes of each partition between a place and rows of memory."""
-        inside, outside = core_address(0, Space.SBUF, 0, self.at[place]), memory_address(memory)
+    # --- small change --------------------------------------------------------------------------------------------
+    def _moving(self, plain: Tiled, packed: str) -> tuple[Tiled, Tiled | None]:
+        """A place as operands: itself, or the x4 words and scales made of it."""
+        if self.s.pack == 1:
+            return plain, None
+        found: Packed = getattr(self.at, packed)
+        return found.words, found.scales
+
+    def _quantize(self, dst: Packed, src: Tiled, part: Part) -> None:
+        """Whole tiles of a part."""
+        t, tiles, pack = *part, self.s.pack
+        words, scales = (
+            x.at(t // pack * x.width, (1, tiles // pack * x.width)) for x in (dst.words, dst.scales)
+        )
+        self.flow.quantize(words, scales, src.span(t, tiles))
+
+    def params(self, memory: int, *, out: bool = False) -> None:
+        """Master weights from rows of memory, or to them."""
+        self._dma(self.at.params["w"], memory, 4 * self.s.words, out=out)
+
+    def _dma(self, place: int, memory: int, size: int, *, out: bool = False) -> None:
+        """`size` bytes of each partition between SBUF and rows of memory."""
+        words = Tiled(place, FP32, 1, size // 4).all()
+        reads, writes = ((words,), ()) if out else ((), (words,))
+        inside, outside = core_address(0, Space.SBUF, 0, place), memory_address(memory)
         src, dst = (inside, outside) if out else (outside, inside)
         strides = (SBUF_PARTITION_STRIDE, size) if out else (size, SBUF_PARTITION_STRIDE)
-        self.d.dma(
-            src, dst, row_bytes=size, rows=self.s.p, src_stride=strides[0], dst_stride=strides[1], **sync
+        sync = self.flow.order(Engine.SYNC, reads, writes)
+        self.flow.program.sync.dma(
+            src,
+            dst,
+            row_bytes=size,
+            rows=self.s.p,
+            src_stride=strides[0],
+            dst_stride=strides[1],
+            **sync,
         )
 
 
-def _flat(ap: AccessPattern) -> AccessPattern:
-    """A pattern without its innermost dimension of one element."""
-    return AccessPattern(ap.addr, ap.dtype, ap.dims[:-1], ap.space, ap.part)
+def _tiles(part: Part) -> range:
+    return range(part[0], sum(part))
+
+
+def _packs(part: Part, pack: int) -> range:
+    return range(part[0] // pack, sum(part) // pack)
+
+
+def _spread(place: Tiled, part: Part) -> AccessPattern:
+    """A number a sample, read for each of its classes."""
+    return place.at(part[0], (1, part[1]), (0, CLASSES))
