@@ -19,11 +19,10 @@ from tb.vector.instructions import (
     _apart,
     _counts,
     fp32_bits,
-    put_ap,
-    put_small,
     random_pattern,
     random_update,
 )
+from tb.vector.mistakes import put_ap, put_small
 
 APS = {
     Opcode.IOTA: ("dst",),
