@@ -27,12 +27,11 @@ from tb.vector.instructions import (
     _source,
     fp32_bits,
     new_core,
-    put_ap,
-    put_small,
     random_contents,
     random_pattern,
     random_update,
 )
+from tb.vector.mistakes import put_ap, put_small
 
 OVERHEAD = 45
 """Cycles that an instruction may take beside its steps, where memories grant at once."""
