@@ -63,6 +63,12 @@ def isa_page() -> str:
         "",
         *_codes("reg_op", isa.RegOp),
         *_codes("cond", isa.Cond),
+        "",
+        "## Mask",
+        "",
+        "It lies where src1 would.",
+        "",
+        *_table(isa.MASK_FIELDS),
     ]
     places = ", ".join(f"`{n}` at byte {o}" for n, o in isa.AP_OFFSETS.items())
     lines += [

@@ -30,3 +30,21 @@ def test_one_after_the_other(name):
         # an instruction without elements may take a cycle more; the first elements of both may meet in a bank
         assert abs(told - took) <= len(sizes), engine
     assert found.told == pytest.approx(found.took, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
+def test_moves(name):
+    config, random = find(name), rng()
+    q = config.quadrant
+    blocks = [random.randint(1, 4) for _ in range(6)]
+
+    def fill(p):
+        for n in blocks:
+            here, there = (row(at, FP32, n * q) for at in (0, 4096))
+            p.vector.lane_transpose(there, here, parts=q)
+            p.vector.stream_shuffle(here, there, [*range(q - 1, -1, -1)], parts=q)
+
+    found = both(config, image_of(config, fill))
+    took, told = found.busy(Engine.VECTOR)
+    assert abs(told - took) <= len(blocks)
+    assert found.told == pytest.approx(found.took, rel=0.02)
