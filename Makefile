@@ -1,7 +1,7 @@
 # Thin names for commands; each sets up what it needs, and does nothing twice.
 SIM      ?= verilator
 CONFIG   ?= mini
-FORMAT   ?= mxfp8
+FORMAT   ?=
 WORKLOAD ?= digits
 JOBS     ?= 2
 PYTHON   ?= $(shell command -v python3.11 || command -v python3)
@@ -38,7 +38,7 @@ setup: tools
 
 sim: tools
 	@if [ "$(SIM)" = icarus ]; then sh sim/tools.sh icarus; fi
-	@$(RUN)/tesela sim --workload $(WORKLOAD) --config $(CONFIG) --format $(FORMAT) --simulator $(SIM)
+	@$(RUN)/tesela sim --workload $(WORKLOAD) --config $(CONFIG) $(if $(FORMAT),--format $(FORMAT) )--simulator $(SIM)
 
 test: tools icarus
 	@$(RUN)/pytest -q -n $(JOBS) -m "not regress"

@@ -37,7 +37,9 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 def sim(
     workload: Annotated[str, typer.Option(help="digits, train, conv or transformer")] = "digits",
     config: ConfigOption = "mini",
-    format: Annotated[str, typer.Option(help="mxfp8 or bf16")] = "mxfp8",
+    format: Annotated[
+        str | None, typer.Option(help="digits and train: mxfp8 or bf16 (default: mxfp8, train: bf16)")
+    ] = None,
     simulator: SimulatorOption = "verilator",
     images: Annotated[
         int | None,
@@ -46,7 +48,7 @@ def sim(
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="train: how many steps (default: 90; 1 on Icarus)")
+        int | None, typer.Option(help="train: how many steps (default: 60; 1 on Icarus)")
     ] = None,
     latency: Annotated[int, typer.Option(help="memory channel latency in cycles")] = 20,
 ) -> None:
@@ -60,7 +62,8 @@ def sim(
         from sim.workloads.train_shape import Options
 
         options = Options(
-            steps=steps if steps is not None else (1 if simulator == "icarus" else Options().steps)
+            format=format or Options().format,
+            steps=steps if steps is not None else (1 if simulator == "icarus" else Options().steps),
         )
         trained = train_job.run_training(configs.find(config), simulator, options, console, latency=latency)
         train_job.report(trained, console)
@@ -84,7 +87,9 @@ def sim(
         )
         transformer_job.report(block, console)
         raise typer.Exit(0 if block.ok else 1)
-    outcome = main_job.run_digits(configs.find(config), format, simulator, images, console, latency=latency)
+    outcome = main_job.run_digits(
+        configs.find(config), format or "mxfp8", simulator, images, console, latency=latency
+    )
     main_job.report(outcome, console)
     raise typer.Exit(0 if outcome.ok else 1)
 

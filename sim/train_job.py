@@ -62,7 +62,7 @@ def run_training(
     data = mlp.digits()
     job = train.build(config, data, options)
     console.print(
-        f"[bold]train[/] on [bold]{config.name}[/]: {options.steps} steps of {job.shape.batch} samples, bf16, "
+        f"[bold]train[/] on [bold]{config.name}[/]: {options.steps} steps of {job.shape.batch} samples, {options.format}, "
         f"learning rate {options.rate:g}, momentum {options.momentum:g}, {simulator}"
     )
     started = time.perf_counter()

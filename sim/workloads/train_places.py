@@ -43,7 +43,8 @@ class Block:
         starts = [0]
         for size in sizes:
             starts.append(starts[-1] + -(-size // 4) * 4)
-        return cls(*starts[:5], starts[5])
+        x, xt, x_scale, xt_scale, onehot, size = starts
+        return cls(x, xt, x_scale, xt_scale, onehot, size)
 
 
 class Places:

@@ -81,8 +81,8 @@ class TrainProgram:
         for i in range(first, end):
             for t in _tiles(part):
                 where = (t * self.s.p, self.s.p)
-                flow.weights(x.tile(i, *where), x_scale and x_scale.tile(i, *where))
-                flow.stream(at.pre.tile(t), w1.tile(i), w1_scale and w1_scale.tile(i), accumulate=True)
+                flow.weights(x.tile(i, *where), _tile(x_scale, i, *where))
+                flow.stream(at.pre.tile(t), w1.tile(i), _tile(w1_scale, i), accumulate=True)
                 if i == self.s.packs - 1:
                     flow.activate(at.ht.tile(t), at.pre.tile(t), ActFunc.RELU)
 
@@ -110,9 +110,9 @@ class TrainProgram:
         for t in _tiles(part):
             for i in range(s.packs):
                 where = (t * s.p, s.p)
-                flow.weights(h.tile(i, *where), h_scale and h_scale.tile(i, *where))
+                flow.weights(h.tile(i, *where), _tile(h_scale, i, *where))
                 columns = (0, CLASSES)
-                moving = w2.tile(i, *columns), w2_scale and w2_scale.tile(i, *columns)
+                moving = w2.tile(i, *columns), _tile(w2_scale, i, *columns)
                 flow.stream(at.logits.tile(t), *moving, accumulate=i > 0)
 
     def softmax(self, q: int, part: Part) -> None:
@@ -160,8 +160,8 @@ class TrainProgram:
         for c, (at_class, count) in enumerate(s.classes):
             columns = (at_class, count)
             for i, t in enumerate(_packs(part, s.pack)):
-                flow.weights(dlog.tile(t, *columns), dlog_scale and dlog_scale.tile(t, *columns), m=count)
-                moving = ht.tile(t), ht_scale and ht_scale.tile(t)
+                flow.weights(dlog.tile(t, *columns), _tile(dlog_scale, t, *columns), m=count)
+                moving = ht.tile(t), _tile(ht_scale, t)
                 flow.stream(at.g["w2t"].tile(c), *moving, m=count, accumulate=i > 0 or not first)
         flow.weights(at.ones.tile(0))
         for i, t in enumerate(_tiles(part)):
@@ -187,8 +187,8 @@ class TrainProgram:
         for c in range(s.k):
             for i, t in enumerate(_packs(part, s.pack)):
                 columns = (c * s.p, s.p)
-                flow.weights(xt.tile(t, *columns), xt_scale and xt_scale.tile(t, *columns))
-                moving = dpre.tile(t), dpre_scale and dpre_scale.tile(t)
+                flow.weights(xt.tile(t, *columns), _tile(xt_scale, t, *columns))
+                moving = dpre.tile(t), _tile(dpre_scale, t)
                 flow.stream(at.g["w1"].tile(c), *moving, accumulate=i > 0 or not first)
             if last:
                 self.change("w1", c)
@@ -272,6 +272,11 @@ class TrainProgram:
 
 def _tiles(part: Part) -> range:
     return range(part[0], sum(part))
+
+
+def _tile(scales: Tiled | None, t: int, first: int = 0, count: int | None = None) -> AccessPattern | None:
+    """A tile of scales, where there are any."""
+    return None if scales is None else scales.tile(t, first, count)
 
 
 def _packs(part: Part, pack: int) -> range:

@@ -16,7 +16,7 @@ def test_curve_plot_and_verdict(tmp_path):
     report(outcome, console, tmp_path)
     text = console.export_text()
     assert outcome.ok
-    assert outcome.words == 3 * 16 + 8 * (8 * 64 + 64 + 80 + 10)
+    assert outcome.words == 3 * 16 + 8 * (8 * 64 + 64 + 2 * 64 + 10)
     for step in range(3):
         assert f"step {step:4d}  loss {outcome.losses[step]:.4f}" in text
     assert "every one equals the golden model" in text
