@@ -56,6 +56,13 @@ def sim(
     from sim import main_job
 
     _choice("WORKLOAD", workload, ("digits", "train", "conv", "transformer"))
+    for key, value, takers in (
+        ("FORMAT", format, ("digits", "train")),
+        ("--images", images, ("digits", "conv")),
+        ("--steps", steps, ("train",)),
+    ):
+        if value is not None and workload not in takers:
+            raise ValueError(f"{key} goes with WORKLOAD {' or '.join(takers)}, not with {workload}")
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
     if workload == "train":
         from sim import train_job

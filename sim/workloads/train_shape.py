@@ -101,7 +101,7 @@ class Shape:
 
 def shape(config: ChipConfig, options: Options) -> Shape:
     """The cut for a chip. Raises WorkloadError where the tensor engine has not the formats."""
-    for need in {BF16, FORMATS[options.format]}:
+    for need in (BF16, FORMATS[options.format]):
         if need not in config.tensor.formats:
             raise WorkloadError(
                 f"training in {options.format} needs {need.name.lower()} in tensor.formats, which {config.name} has not"

@@ -43,6 +43,16 @@ def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = No
             ("WORKLOAD must be one of digits, train, conv, transformer, not 'chess'",),
         ),
         (("sim", "--format", "fp64", "--config", "nano"), ("FORMAT must be one of mxfp8, bf16, not 'fp64'",)),
+        (
+            ("sim", "--workload", "conv", "--format", "bf16"),
+            ("FORMAT goes with WORKLOAD digits or train, not with conv",),
+        ),
+        (("sim", "--steps", "3"), ("--steps goes with WORKLOAD train, not with digits",)),
+        (("sim", "--workload", "train", "--images", "3"), ("--images goes with WORKLOAD digits or conv",)),
+        (
+            ("sim", "--workload", "train", "--format", "fp8"),
+            ("FORMAT must be one of bf16, mxfp8, not 'fp8'",),
+        ),
         (("sim", "--simulator", "modelsim"), ("SIM must be one of verilator, icarus, not 'modelsim'",)),
         (("sim", "--config", "nano", "--images", "0"), ("images must be from 1 to 1797, not 0",)),
         (("netlist", "--config", "tera"), ("preset must be one of",)),

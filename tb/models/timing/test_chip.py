@@ -53,8 +53,9 @@ def test_digits(config, fmt, images):
     within(config, digits.build(config, mlp.trained(data), data.x[:images], fmt).image)
 
 
-def test_train():
-    found = within(MINI, train.build(MINI, DATA(), Options(steps=2)).image)
+@pytest.mark.parametrize("fmt", ["bf16", "mxfp8"])
+def test_train(fmt):
+    found = within(MINI, train.build(MINI, DATA(), Options(steps=2, format=fmt)).image)
     for engine in (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.SYNC):
         took, told = found.busy(engine)
         assert told == pytest.approx(took, rel=LIMIT), engine

@@ -69,22 +69,48 @@ def test_steps_are_those_of_sgd_with_momentum():
         )
 
 
-def test_learns():
-    job, ((_, losses), (_, params)) = _run(Options(steps=60, tiles=4), find("mini"))
+@pytest.mark.parametrize(
+    "options", [Options(steps=60, tiles=4), Options(format="mxfp8")], ids=lambda o: o.format
+)
+def test_learns(options):
+    job, ((_, losses), (_, params)) = _run(options, find("mini"))
     assert job.loss(losses, 59) < 0.4 * job.loss(losses, 0)
     net = job.network(params)
     right = net.logits(DATA.x).argmax(axis=1) == DATA.y
     assert right[DATA.held_out].mean() > 0.9
 
 
-def test_chip_is_the_model_word_for_word():
+@pytest.mark.parametrize(("fmt", "tiles"), [("bf16", 2), ("bf16", 3), ("mxfp8", 4), ("mxfp8", 8)])
+def test_chip_is_the_model_word_for_word(fmt, tiles):
+    """Whole batches and halves, with stalls and without."""
     for stalls in (0, 5):
-        options = Options(steps=3, tiles=2, seed=stalls)
+        options = Options(steps=3, tiles=tiles, format=fmt, seed=stalls)
         job, want = _run(options)
         result = run_image(CONFIG, job.image, stall_seed=stalls)
         assert result.cores[0].error is None
         assert not result.timed_out
         assert result.outputs.segments == want
+
+
+@pytest.mark.parametrize("partitions", [8, 16, 32, 64])
+def test_mxfp8_is_near_bf16_however_the_network_is_cut(partitions):
+    """More partitions than 16 leave elements of x4 words empty; 64 are more than are used. Blocks of 32 differ with the cut, and MXFP8 rounds to four bits."""
+    config = dataclasses.replace(
+        CONFIG,
+        partitions=partitions,
+        sbuf=SbufConfig(bytes_per_partition=65536, banks=4),
+        psum=PsumConfig(banks=8, bank_bytes=2048),
+        memory=MemoryConfig(bytes=1 << 23),
+    )
+    changes = []
+    for fmt in ("bf16", "mxfp8"):
+        job, (_, (_, params)) = _run(Options(steps=2, tiles=4, format=fmt), config)
+        start = job.network(train.initial(job.shape, 2026).astype("<f4").tobytes())
+        end = job.network(params)
+        changes.append([getattr(end, n) - getattr(start, n) for n in ("w1", "b1", "w2", "b2")])
+    for plain, packed in zip(*changes, strict=True):
+        assert np.linalg.norm(plain) > 0
+        assert np.linalg.norm(packed - plain) < 0.15 * np.linalg.norm(plain)
 
 
 def test_the_same_twice():
@@ -101,6 +127,8 @@ def test_samples_are_not_those_held_out():
     ("change", "text"),
     [
         ({"steps": 0}, "steps must be at least 1, not 0"),
+        ({"format": "fp8"}, "FORMAT must be one of bf16, mxfp8, not 'fp8'"),
+        ({"format": "mxfp8", "tiles": 6}, "tiles must be a multiple of 4 with mxfp8, not 6"),
         ({"tiles": 0}, "tiles must be at least 1, not 0"),
         ({"rate": 0.0}, "rate must be above 0 and below 100, not 0.0"),
         ({"momentum": 1.0}, "momentum must be from 0 to below 1, not 1.0"),
@@ -120,3 +148,8 @@ def test_what_does_not_fit():
     other = dataclasses.replace(CONFIG, tensor=dataclasses.replace(CONFIG.tensor, formats=(DType.FP16,)))
     with pytest.raises(WorkloadError, match="needs bf16"):
         train.build(other, DATA, Options())
+    other = dataclasses.replace(CONFIG, tensor=dataclasses.replace(CONFIG.tensor, formats=(DType.BF16,)))
+    with pytest.raises(
+        WorkloadError, match=r"in mxfp8 needs e4m3x4 in tensor\.formats, which train-test has not"
+    ):
+        train.build(other, DATA, Options(format="mxfp8"))
