@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from models.config import MemoryConfig, find
+from models.config import MemoryConfig, TensorConfig, find
 from models.formats import DType
 from sim.conv_job import examine
 from sim.run import run_image
@@ -224,7 +224,7 @@ def test_chips_that_cannot():
     d = conv.draw(o, 0)
     with pytest.raises(WorkloadError, match="memory of 65536 bytes is too small"):
         conv.build(dataclasses.replace(NANO, memory=MemoryConfig(bytes=1 << 16)), o, d)
-    other = dataclasses.replace(NANO, tensor=dataclasses.replace(NANO.tensor, formats=(DType.FP16,)))
+    other = dataclasses.replace(NANO, tensor=TensorConfig(formats=(DType.FP16,)))
     with pytest.raises(WorkloadError, match=r"needs bf16 in tensor\.formats, which nano has not"):
         conv.build(other, o, d)
 
