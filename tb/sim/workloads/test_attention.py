@@ -70,7 +70,7 @@ def test_mini_is_the_model_word_for_word(causal):
 
 def test_one_buffer_of_keys_where_two_do_not_fit():
     """Each head's keys and values take the place of those before, when these have been read."""
-    options = Options(heads=3, sequence=64, head=32, seed=8)
+    options = Options(heads=3, sequence=32, head=32, seed=8)
     config = dataclasses.replace(NANO, sbuf=SbufConfig(bytes_per_partition=4096, banks=4))
     one, two = (sum(sbuf_sizes(shape(config, options), n).values()) for n in (1, 2))
     assert one < 4096 < two
@@ -162,7 +162,7 @@ def test_bad_sizes(change, text):
 
 
 def test_what_does_not_fit():
-    with pytest.raises(WorkloadError, match="PSUM partition of 2048 bytes is too small: .* for 8 queries"):
+    with pytest.raises(WorkloadError, match=r"PSUM partition of 2048 bytes is too small: .* for 8 queries"):
         attention.build(NANO, Options(sequence=512))
     tight = dataclasses.replace(NANO, sbuf=SbufConfig(bytes_per_partition=4096, banks=4))
     with pytest.raises(WorkloadError, match="SBUF partition of 4096 bytes is too small"):
