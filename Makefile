@@ -17,7 +17,8 @@ RUN   := $(VENV)/bin
 help:
 	@echo "make sim      run handwritten digits on the simulated chip (SIM=verilator|icarus CONFIG=mini FORMAT=mxfp8|bf16);"
 	@echo "              WORKLOAD=train trains the network on the chip, WORKLOAD=conv runs a convolution network,"
-	@echo "              WORKLOAD=transformer runs a transformer block forward and backward"
+	@echo "              WORKLOAD=transformer runs a transformer block forward and backward,"
+	@echo "              WORKLOAD=attention runs softmax attention (CAUSAL=1: causal)"
 	@echo "make test     everything a change can break, at small sizes"
 	@echo "make regress  more seeds and larger configurations (hours)"
 	@echo "make netlist  Verilog of a whole chip, linted (CONFIG=nano|mini|small|gen3 or a .toml)"
@@ -38,7 +39,7 @@ setup: tools
 
 sim: tools
 	@if [ "$(SIM)" = icarus ]; then sh sim/tools.sh icarus; fi
-	@$(RUN)/tesela sim --workload $(WORKLOAD) --config $(CONFIG) $(if $(FORMAT),--format $(FORMAT) )--simulator $(SIM)
+	@$(RUN)/tesela sim --workload $(WORKLOAD) --config $(CONFIG) $(if $(FORMAT),--format $(FORMAT) )--simulator $(SIM) $(if $(CAUSAL),--causal)
 
 test: tools icarus
 	@$(RUN)/pytest -q -n $(JOBS) -m "not regress"

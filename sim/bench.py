@@ -19,14 +19,18 @@ from models.formats import DType
 from models.image import Image
 from models.program import Program
 from sim import probe
+from sim.attention_job import run_attention
 from sim.main_job import run_digits
 from sim.run import run_image
 from sim.verilated import VerilatedChip
 from sim.workloads import digits, gemm, mlp
+from sim.workloads.attention_shape import Options
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "bench.json"
 SEED = 7
+SEQUENCE = 1024
+"""Positions of the attention that is measured; mini has room for 2,560."""
 REPEATS = 8
 """Runs of which the fastest counts: what else the machine does only ever slows one down."""
 
@@ -174,6 +178,17 @@ def digits_figures(console: Console) -> list[Figure]:
     ]
 
 
+def attention_figures(console: Console) -> list[Figure]:
+    """Softmax attention of a head on mini, loads and stores included: what the tensor engine does, and whether it is right."""
+    outcome = run_attention(configs.find("mini"), "verilator", Options(heads=1, sequence=SEQUENCE), console)
+    size = f"attention 1 x {SEQUENCE} x 64 on mini"
+    return [
+        at_least(f"{size}: tensor engine busy", 100 * outcome.busy["tensor"], "%", 60),
+        at_least(f"{size}: array use", 100 * outcome.streaming, "%", 80),
+        at_most(f"{size}: wrong results", 0 if outcome.ok else max(1, outcome.wrong_words), "", 0),
+    ]
+
+
 def model_figures() -> list[Figure]:
     """The golden array model's BF16 multiply-accumulates per second, and NumPy's own FP32 matmul beside it."""
     rng = np.random.default_rng(SEED)
@@ -203,6 +218,7 @@ def run_bench_suite(console: Console, *, quick: bool = False) -> bool:
         ("simulation speed", speed_figures),
         ("GEMM", gemm_figures),
         ("loops", loop_figures),
+        ("attention", lambda: attention_figures(console)),
         ("digits", lambda: digits_figures(console)),
     ]
     if not quick:

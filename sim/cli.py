@@ -35,7 +35,7 @@ def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
 
 @app.command()
 def sim(
-    workload: Annotated[str, typer.Option(help="digits, train, conv or transformer")] = "digits",
+    workload: Annotated[str, typer.Option(help="digits, train, conv, transformer or attention")] = "digits",
     config: ConfigOption = "mini",
     format: Annotated[
         str | None, typer.Option(help="digits and train: mxfp8 or bf16 (default: mxfp8, train: bf16)")
@@ -50,16 +50,28 @@ def sim(
     steps: Annotated[
         int | None, typer.Option(help="train: how many steps (default: 60; 1 on Icarus)")
     ] = None,
+    heads: Annotated[int | None, typer.Option(help="attention: how many heads (default: 2)")] = None,
+    sequence: Annotated[
+        int | None, typer.Option(help="attention: positions, a multiple of P (default: 16 P)")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="attention: features of a head, a multiple of P (default: 4 P)")
+    ] = None,
+    causal: Annotated[bool, typer.Option(help="attention: no position sees a later one")] = False,
     latency: Annotated[int, typer.Option(help="memory channel latency in cycles")] = 20,
 ) -> None:
     """Run a workload on the simulated chip and compare every output word with the golden model."""
     from sim import main_job
 
-    _choice("WORKLOAD", workload, ("digits", "train", "conv", "transformer"))
+    _choice("WORKLOAD", workload, ("digits", "train", "conv", "transformer", "attention"))
     for key, value, takers in (
         ("FORMAT", format, ("digits", "train")),
         ("--images", images, ("digits", "conv")),
         ("--steps", steps, ("train",)),
+        ("--heads", heads, ("attention",)),
+        ("--sequence", sequence, ("attention",)),
+        ("--head", head, ("attention",)),
+        ("CAUSAL", causal or None, ("attention",)),
     ):
         if value is not None and workload not in takers:
             raise ValueError(f"{key} goes with WORKLOAD {' or '.join(takers)}, not with {workload}")
@@ -94,6 +106,18 @@ def sim(
         )
         transformer_job.report(block, console)
         raise typer.Exit(0 if block.ok else 1)
+    if workload == "attention":
+        from sim import attention_job
+        from sim.workloads import attention_shape
+
+        sizes = attention_shape.Options(
+            heads if heads is not None else attention_shape.Options().heads, sequence, head, causal
+        )
+        attended = attention_job.run_attention(
+            configs.find(config), simulator, sizes, console, latency=latency
+        )
+        attention_job.report(attended, console)
+        raise typer.Exit(0 if attended.ok else 1)
     outcome = main_job.run_digits(
         configs.find(config), format or "mxfp8", simulator, images, console, latency=latency
     )

@@ -200,6 +200,12 @@ class Dataflow:
             dst, src, function, parts=parts or self.p, scale=scale, bias=bias, **sync
         )
 
+    # --- gpsimd --------------------------------------------------------------------------------------------------
+    def partition_reduce(self, dst: AccessPattern, src: AccessPattern, op: AluOp) -> None:
+        """dst, of one partition, = op over all partitions of src, element by element."""
+        sync = self.order(Engine.GPSIMD, (src,), (dst,))
+        self.program.gpsimd.partition_reduce(dst, src, op, parts=self.p, **sync)
+
     # --- DMA -----------------------------------------------------------------------------------------------------
     def load(self, dst: Matrix, memory: int, *, repeat: bool = False) -> None:
         """A row-major matrix at byte `memory` into its tiles; `repeat`: one row for every partition of dst's only tile."""
@@ -230,6 +236,31 @@ class Dataflow:
                 dst_stride=size,
                 **sync,
             )
+
+    def rows(self, dst: AccessPattern, memory: int, stride: int) -> None:
+        """P rows from byte `memory` on, `stride` bytes apart, to P partitions: dst's elements, which lie one after the other in SBUF."""
+        sync = self.order(Engine.SYNC, (), (dst,))
+        self.program.sync.dma(
+            memory_address(memory),
+            core_address(0, dst.space, 0, dst.addr),
+            row_bytes=dst.size * dtype_bytes(dst.dtype),
+            rows=self.p,
+            src_stride=stride,
+            dst_stride=_stride(dst.space),
+            **sync,
+        )
+
+    def spread(self, dst: AccessPattern, src: AccessPattern) -> None:
+        """Every partition of dst = partition 0 of src; elements of both lie one after the other in SBUF."""
+        sync = self.order(Engine.SYNC, (src,), (dst,))
+        self.program.sync.dma(
+            core_address(0, src.space, 0, src.addr),
+            core_address(0, dst.space, 0, dst.addr),
+            row_bytes=src.size * dtype_bytes(src.dtype),
+            rows=self.p,
+            dst_stride=_stride(dst.space),
+            **sync,
+        )
 
 
 def _stride(space: Space) -> int:

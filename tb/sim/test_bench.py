@@ -29,6 +29,7 @@ def test_table_and_json(monkeypatch, tmp_path):
     for name in ("model_figures", "speed_figures", "gemm_figures", "loop_figures"):
         monkeypatch.setattr(bench, name, lambda: [])
     monkeypatch.setattr(bench, "digits_figures", lambda console: figures)
+    monkeypatch.setattr(bench, "attention_figures", lambda console: [])
     console = Console(record=True, width=120)
     assert not run_bench_suite(console, quick=True), "a missed target is a failure"
     assert "MISSED" in console.export_text()

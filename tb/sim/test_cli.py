@@ -40,7 +40,11 @@ def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = No
         (("sim", "--config", "/nowhere/x.toml"), ("cannot read configuration",)),
         (
             ("sim", "--workload", "chess"),
-            ("WORKLOAD must be one of digits, train, conv, transformer, not 'chess'",),
+            ("WORKLOAD must be one of digits, train, conv, transformer, attention, not 'chess'",),
+        ),
+        (
+            ("sim", "--workload", "attention", "--config", "nano", "--sequence", "12"),
+            ("sequence must be a multiple of 8 (the partitions), not 12",),
         ),
         (("sim", "--format", "fp64", "--config", "nano"), ("FORMAT must be one of mxfp8, bf16, not 'fp64'",)),
         (
