@@ -116,6 +116,8 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
     Opcode.MX_SCALE: Cost("4 N + 17", lambda config, instr: 4 * _elements(instr) + 17),
     Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
+    Opcode.BN_STATS: Cost("2 R + 112, R elements of src0", lambda config, instr: 2 * _ranked(instr) + 112),
+    Opcode.BN_AGGR: Cost("2 R + 100, R elements of src0", lambda config, instr: 2 * _ranked(instr) + 100),
     Opcode.IOTA: Cost("N + log2 P + 14", lambda config, instr: _elements(instr) + _levels(config) + 14),
     Opcode.AFFINE_SELECT: Cost(
         "N + 19, or N + log2 P + 14 where that is more",

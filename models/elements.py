@@ -9,6 +9,7 @@ from models.exponential import exponential
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
+from models.moments import MOMENTS, Moments
 from models.mx import MX_OPS, MxOperations
 from models.ranking import RANKS, Ranking
 
@@ -31,6 +32,8 @@ VECTOR_OPS = {
     Opcode.RANGE_SELECT: int(Flag.SATURATE) | _SUMS,
     Opcode.MX_SCALE: 0,
     Opcode.MX_CAST: 0,
+    Opcode.BN_STATS: int(Flag.SATURATE),
+    Opcode.BN_AGGR: int(Flag.SATURATE),
     Opcode.MAX8: int(Flag.SATURATE),
     Opcode.FIND_INDEX8: 0,
     Opcode.MATCH_REPLACE8: int(Flag.SATURATE),
@@ -47,7 +50,7 @@ PAIRS = (
 COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED)
 """Opcodes that move bits between equal types."""
 NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR)
-NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS)
+NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS, *MOMENTS)
 """Opcodes without a first ALU operation."""
 NO_OP1 = (
     *NO_OP0,
@@ -85,7 +88,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(MxOperations, Ranking):
+class ElementEngines(MxOperations, Ranking, Moments):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -110,6 +113,9 @@ class ElementEngines(MxOperations, Ranking):
             return
         if opcode in RANKS:
             self._rank(opcode, word, dst, src0, raw)
+            return
+        if opcode in MOMENTS:
+            self._moments(opcode, dst, src0, raw)
             return
         scalar = bool(flags & Flag.SRC1_SCALAR)
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(scalar)

@@ -20,6 +20,7 @@ from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType, dtype_bytes
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.moments_stream import MomentInstructions
 from models.mx_stream import MxInstructions
 from models.ranking_stream import RankingInstructions
 
@@ -65,7 +66,7 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstructions):
+class Stream(ControlFlow, RankingInstructions, MomentInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

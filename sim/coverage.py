@@ -22,7 +22,7 @@ BENCHES = {
 """cocotb benches that compare an engine with the functional model, instruction by instruction, under stalls."""
 MODELS = {
     Engine.TENSOR: ("models/machine.py",),
-    Engine.VECTOR: ("models/mx.py", "models/ranking.py", "models/elements.py"),
+    Engine.VECTOR: ("models/mx.py", "models/ranking.py", "models/moments.py", "models/elements.py"),
     Engine.SCALAR: ("models/scalar.py",),
     Engine.GPSIMD: ("models/gpsimd.py",),
     None: ("models/flow.py", "models/machine.py"),
@@ -33,6 +33,7 @@ BUILDERS = (
     "models/mx_stream.py",
     "models/gpsimd_stream.py",
     "models/ranking_stream.py",
+    "models/moments_stream.py",
     "models/control_flow.py",
 )
 PAGES = (
@@ -40,6 +41,7 @@ PAGES = (
     "docs/control.md",
     "docs/scalar.md",
     "docs/gpsimd.md",
+    "docs/vector.md",
     "docs/array.md",
     "docs/memory.md",
 )

@@ -14,6 +14,7 @@ from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.access.writer import LaneWriter, LaneWriterConfig
 from rtl.fp import decode, divide, exponential
 from rtl.interfaces import (
+    ApLayout,
     EngineSignature,
     LaneReadSignature,
     LaneWriteSignature,
@@ -38,6 +39,7 @@ from rtl.vector.lane import (
     SumLayout,
     VectorLane,
 )
+from rtl.vector.moments import MomentControl
 from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
 from rtl.vector.top8 import RankControl
 
@@ -119,11 +121,15 @@ class VectorEngine(wiring.Component):
                     m.d.sync += done.eq(1)
                 with m.If(flush | (self.ctl.update.valid & self.ctl.update.ready)):
                     m.next = "IDLE"
+        m.submodules.moments = moments = self.tiles.place(MomentControl, None)
+        source = Signal(ApLayout())
         m.d.comb += [
+            source.eq(instr.src0),
+            moments.ready.eq(readers[0].start.ready),
             front.checked.ready.eq(start),
-            readers[0].start.valid.eq(start & ~checked.fill),
-            readers[0].start.payload.ap.eq(instr.src0),
-            readers[0].start.payload.size.eq(log2_bytes(instr.src0.dtype)),
+            readers[0].start.valid.eq((start & ~checked.fill) | moments.again),
+            readers[0].start.payload.ap.eq(source),
+            readers[0].start.payload.size.eq(log2_bytes(source.dtype)),
             readers[1].start.valid.eq(start & (checked.pair | checked.scalar | checked.given)),
             readers[1].start.payload.ap.eq(instr.src1),
             readers[1].start.payload.size.eq(log2_bytes(instr.src1.dtype)),
@@ -137,6 +143,8 @@ class VectorEngine(wiring.Component):
             *(unit.clear.eq(flush) for unit in (*readers, writer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~readers[0].idle | ~readers[1].idle | ~writer.idle),
         ]
+        with m.If(moments.again):
+            m.d.comb += source.eq(now.issue.instr.src0)
         # scales lie at an offset in the quadrants of the data that they belong to
         with m.If(checked.scale):
             m.d.comb += [
@@ -155,7 +163,9 @@ class VectorEngine(wiring.Component):
         ]
         with m.If(start):
             m.d.sync += left.eq(checked.count)
-        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left, start, instr.imm0, idle)
+        self._lanes(
+            m, now, readers, writer, have_scalar, flush, groups, moments, left, start, instr.imm0, idle
+        )
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
 
@@ -168,6 +178,7 @@ class VectorEngine(wiring.Component):
         have_scalar: Signal,
         flush: Signal,
         groups: Any,
+        moments: Any,
         left: Signal,
         start: Signal,
         first_number: Value,
@@ -187,14 +198,24 @@ class VectorEngine(wiring.Component):
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
         rank = self._ranking(m, now, readers, idle, start | flush)
+        self._moments(m, now, moments, idle, start | flush, fire, first.payload.last, (credit != 0) & ~flush)
         there = Mux(now.fill, left != 0, first.valid)
+        one_each = ~now.listed & ~now.moments
         m.d.comb += [
             fire.eq(
-                there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan & rank.open
+                there
+                & second_ok
+                & (credit != 0)
+                & (pace == 0)
+                & ~flush
+                & ~now.reduce
+                & ~now.scan
+                & rank.open
+                & moments.open
             ),
             four.eq(now.scale | now.pack),
             ends.eq(~four | turn.all()),
-            enters.eq((fire & ends & ~now.listed) | groups.result | rank.result),
+            enters.eq((fire & ends & one_each) | groups.result | rank.result | moments.result),
             rank.element.eq(fire),
             rank.room.eq((credit != 0) & ~flush),
             first.ready.eq((fire | groups.take) & ~now.fill),
@@ -271,6 +292,7 @@ class VectorEngine(wiring.Component):
                 lane.span.low.eq(scalar[i]),
                 lane.span.high.eq(high[i]),
                 lane.rank.eq(rank.control),
+                lane.moments.eq(moments.control),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
                 lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
                 lane.b_dtype.eq(Mux(imm | now.pack, FP32_CODE, instr.src1.dtype)),
@@ -345,6 +367,28 @@ class VectorEngine(wiring.Component):
             rank.last.eq(readers[0].out.payload.last),
         ]
         return rank
+
+    def _moments(
+        self,
+        m: Module,
+        now: Any,
+        moments: Any,
+        idle: Signal,
+        restart: Value,
+        element: Signal,
+        last: Value,
+        room: Value,
+    ) -> None:
+        """What leads the lanes through counts, means and variances."""
+        m.d.comb += [
+            moments.start.eq(restart),
+            moments.on.eq(now.moments & ~idle),
+            moments.triples.eq(now.triples),
+            moments.count.eq(now.group),
+            moments.element.eq(element),
+            moments.last.eq(last),
+            moments.room.eq(room),
+        ]
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Module, Mux, Signal, Value, unsigned
+from amaranth import C, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,6 +24,7 @@ from models.elements import (
 from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
 from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
+from models.moments import MOMENTS, MOST, TRIPLE
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, MOST_RANKED, RANKS
 from rtl.access.check import one_of, pattern_ok
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
@@ -42,7 +43,7 @@ class CheckedLayout(data.StructLayout):
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
     accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst. rank, given, listed: see
-    rtl.vector.top8.
+    rtl.vector.top8. moments, triples: see rtl.vector.moments.
     """
 
     def __init__(self) -> None:
@@ -69,6 +70,8 @@ class CheckedLayout(data.StructLayout):
                 "rank": unsigned(1),
                 "given": unsigned(1),
                 "listed": unsigned(1),
+                "moments": unsigned(1),
+                "triples": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -130,6 +133,7 @@ class VectorFront(wiring.Component):
         pair = one_of(instr.opcode, (*PAIRS, Opcode.MX_CAST))
         scalar_bit = _bit(Flag.SRC1_SCALAR)
         span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
+        moments = one_of(instr.opcode, MOMENTS)
         scalar = (instr.flags[scalar_bit] & ~pair) | span
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
         m.d.comb += self.checked.payload.eq(item)
@@ -169,7 +173,9 @@ class VectorFront(wiring.Component):
                         item.rank.eq(one_of(instr.opcode, RANKS)),
                         item.given.eq(one_of(instr.opcode, GIVEN)),
                         item.listed.eq(one_of(instr.opcode, LISTED)),
-                        item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
+                        item.moments.eq(moments),
+                        item.triples.eq(instr.opcode == Opcode.BN_AGGR),
+                        item.group.eq(Mux(recall, PARTIALS, Mux(moments, sizes["src0"], sizes["src1"]))),
                         item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
                     ]
                     m.next = "CHECKED"
@@ -235,11 +241,17 @@ class VectorFront(wiring.Component):
             floats & ((src0.part & quadrant) == 0),
             Mux(to_pack, floats & one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
         )
-        due = Mux(listed, EIGHT, sizes["src0"])
+        moments, triples = one_of(instr.opcode, MOMENTS), instr.opcode == Opcode.BN_AGGR
+        due = Mux(
+            listed,
+            EIGHT,
+            Mux(moments, Mux(triples, MOMENTS[Opcode.BN_AGGR], MOMENTS[Opcode.BN_STATS]), sizes["src0"]),
+        )
         shape = (
             (~recall | (sizes["dst"] == 1))
             & (fill | (Mux(mx, sizes["dst"] << (MX_PACK.bit_length() - 1), sizes["dst"]) == due))
             & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, Mux(given, EIGHT, sizes["dst"])))))
+            & (~moments | self._moments(m, sizes["src0"], triples))
             & (~rank | ((sizes["src0"] >= EIGHT) & (sizes["src0"] <= MOST_RANKED)))
             & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
         )
@@ -253,3 +265,15 @@ class VectorFront(wiring.Component):
             & (~second | self._pattern(m, "src1", src1, parts, to_pack))
         )
         return legal
+
+    def _moments(self, m: Module, size: Value, triples: Value) -> Value:
+        """Whether BN_STATS and BN_AGGR go through that many elements."""
+        most = max(MOST.values())
+        # modulo 3 a number is the sum of its digits to the base of 4, which is below 32 here; so is that
+        low = size[: most.bit_length() + most.bit_length() % 2]
+        digits = Signal(5)
+        m.d.comb += digits.eq(sum((low[n : n + 2] for n in range(0, len(low), 2)), start=C(0, 1)))
+        whole = one_of(digits, range(0, 32, TRIPLE))
+        return (size != 0) & Mux(
+            triples, (size <= MOST[Opcode.BN_AGGR]) & whole, size <= MOST[Opcode.BN_STATS]
+        )

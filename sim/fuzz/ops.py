@@ -26,6 +26,7 @@ from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
+from models.moments import MOMENTS, TRIPLE
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 from sim.fuzz.contents import CORNERS
@@ -192,6 +193,8 @@ class Generator:
         room = rng.choice([0, 0, 32])
         if opcode in RANKS:
             size = max(size, EIGHT)
+        if opcode == Opcode.BN_AGGR:
+            size = rng.randint(1, 20) * TRIPLE
         if opcode == Opcode.FIND_INDEX8:
             d_type = rng.choice(INDEXES)
         if opcode == Opcode.TENSOR_REDUCE:
@@ -203,8 +206,7 @@ class Generator:
         if opcode not in NO_SOURCE:
             used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room, four=True)
             reads.add(source)
-            if opcode in LISTED:
-                count = EIGHT
+            count = MOMENTS.get(opcode, EIGHT if opcode in LISTED else count)
             if opcode == Opcode.TENSOR_REDUCE:
                 count = used["src0"].outer(fields["axes"])
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(bool(flags & Flag.SRC1_SCALAR))

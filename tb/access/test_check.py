@@ -14,7 +14,8 @@ from rtl.access.check import one_of, pattern_ok
 from rtl.interfaces import ApLayout
 from tb.gpsimd.instructions import random_instruction
 from tb.lib.simulate import rng, simulate
-from tb.vector.instructions import CONFIG, new_core, put_ap
+from tb.vector.instructions import new_core, put_ap
+from tb.vector.operands import CONFIG
 
 
 class Checked(wiring.Component):

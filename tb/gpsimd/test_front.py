@@ -10,7 +10,8 @@ from rtl.gpsimd.front import GpsimdFront
 from rtl.tiles import TileLibrary
 from tb.gpsimd.instructions import illegal, random_instruction
 from tb.lib.simulate import rng, simulate
-from tb.vector.instructions import CONFIG, Judge, LegalError, mutated, new_core
+from tb.vector.instructions import Judge, LegalError, mutated, new_core
+from tb.vector.operands import CONFIG
 
 KINDS = {
     "iota": Opcode.IOTA,

@@ -86,6 +86,8 @@ def fills(n, group, parts, function):
         Opcode.MATCH_REPLACE8: lambda p: p.vector.match_replace8(
             row(4096, FP32, n + 7), many, eight, 0.0, **kwargs
         ),
+        Opcode.BN_STATS: lambda p: p.vector.bn_stats(row(4096, FP32, 6), a, **kwargs),
+        Opcode.BN_AGGR: lambda p: p.vector.bn_aggr(row(4096, FP32, 2), row(0, FP32, 3 * n), **kwargs),
         Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
         Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(

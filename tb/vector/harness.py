@@ -15,16 +15,8 @@ from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import (
-    CONFIG,
-    Prefix,
-    execute,
-    new_core,
-    random_contents,
-    range_faults,
-    read_first,
-    results,
-)
+from tb.vector.instructions import Prefix, execute, new_core, range_faults, read_first, results
+from tb.vector.operands import CONFIG, random_contents
 
 U8 = NDArray[np.uint8]
 MAX_OVERHEAD = 25

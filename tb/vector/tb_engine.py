@@ -12,16 +12,15 @@ from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from sim.runner import params
 from tb.vector.harness import MAX_OVERHEAD, Harness
 from tb.vector.instructions import (
-    CONFIG,
     Judge,
     is_legal,
     mutated,
     new_core,
     out_of_range,
     random_instruction,
-    random_update,
     range_faults,
 )
+from tb.vector.operands import CONFIG, random_update
 
 
 async def _started(dut: Any) -> Harness:

@@ -12,11 +12,11 @@ from models.elements import COPIES, DIVIDES, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.formats import DType
 from models.fp import PARTIALS
 from models.isa import AluOp, Engine, Flag, Opcode
+from models.moments import MOMENTS
 from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
 from tb.vector.instructions import (
-    CONFIG,
     Judge,
     is_legal,
     mutated,
@@ -26,6 +26,7 @@ from tb.vector.instructions import (
     random_instruction,
     used_aps,
 )
+from tb.vector.operands import CONFIG
 
 ISSUE_BITS = 8 * isa.INSTR_BYTES + 40
 
@@ -111,6 +112,8 @@ class Front:
                 "rank": op in RANKS,
                 "given": op in GIVEN,
                 "listed": op in LISTED,
+                "moments": op in MOMENTS,
+                "triples": op == Opcode.BN_AGGR,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}
@@ -118,6 +121,8 @@ class Front:
             if reduce:
                 source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
                 assert sizes & 0xFFFFFFFF == (PARTIALS if recall else source.inner(raw["axes"]))
+            if op in MOMENTS:
+                assert sizes & 0xFFFFFFFF == encoding.ap_from_raw(encoding.raw_ap(word, "src0")).size
             if fill:
                 dst = encoding.ap_from_raw(encoding.raw_ap(word, "dst"))
                 assert sizes >> 32 == (PARTIALS if recall else dst.size)
@@ -200,6 +205,24 @@ async def how_many_are_ranked(dut: Any) -> None:
                     if ap in used_aps(word):
                         for d, count in enumerate((1, *counts, 1)):
                             word = put_ap(word, ap, f"count{d}", count)
+                await front.check(word, hasty=True)
+
+
+@cocotb.test()
+async def how_many_have_moments(dut: Any) -> None:
+    """Every number of elements near both ends and where it is a multiple of three, and the number of results."""
+    front = await _started(dut)
+    sizes = (*range(20), 511, 512, 513, 1024, *range(1530, 1542), 2047, 2048, 3 * 2048, 0xFFFF)
+    for opcode, results in MOMENTS.items():
+        word = random_instruction()
+        while encoding.raw_fields(word)["opcode"] != opcode:
+            word = random_instruction()
+        for size in (*sizes, *random.sample(range(1540), 30)):
+            for written in (results, results, 3, 0):
+                for ap, count in (("src0", size), ("dst", written)):
+                    counts = (1, 1, count, 1)
+                    for d, value in enumerate(counts):
+                        word = put_ap(word, ap, f"count{d}", value)
                 await front.check(word, hasty=True)
 
 
