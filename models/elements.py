@@ -12,6 +12,7 @@ from models.isa import AP_DIMS, AluOp, Flag, Opcode
 from models.moments import MOMENTS, Moments
 from models.mx import MX_OPS, MxOperations
 from models.ranking import RANKS, Ranking
+from models.xorwow import RANDOMS, Random
 
 F32 = NDArray[np.float32]
 
@@ -37,6 +38,9 @@ VECTOR_OPS = {
     Opcode.MAX8: int(Flag.SATURATE),
     Opcode.FIND_INDEX8: 0,
     Opcode.MATCH_REPLACE8: int(Flag.SATURATE),
+    Opcode.RANDOM: int(Flag.SATURATE),
+    Opcode.RANDOM_STATE: 0,
+    Opcode.DROPOUT: int(Flag.SATURATE),
 }
 """The vector engine's own opcodes, and the flags that each may have."""
 PAIRS = (
@@ -49,8 +53,8 @@ PAIRS = (
 """Opcodes that read src1 element by element."""
 COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED)
 """Opcodes that move bits between equal types."""
-NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR)
-NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS, *MOMENTS)
+NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR, Opcode.RANDOM)
+NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS, *MOMENTS, Opcode.DROPOUT)
 """Opcodes without a first ALU operation."""
 NO_OP1 = (
     *NO_OP0,
@@ -88,7 +92,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(MxOperations, Ranking, Moments):
+class ElementEngines(MxOperations, Ranking, Moments, Random):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -104,6 +108,9 @@ class ElementEngines(MxOperations, Ranking, Moments):
             return
         legal_operations(opcode, raw)
         dst = self._pattern(word, "dst", parts)
+        if opcode in RANDOMS:
+            self._randoms(opcode, word, dst, raw)
+            return
         if opcode in NO_SOURCE:
             self._sourceless(opcode, dst, raw)
             return

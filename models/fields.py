@@ -35,7 +35,12 @@ SMALL = (
         doc="partitions: K of a matmul, load or transpose, lanes of a vector instruction; 1..P",
     ),
     Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
-    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type"),
+    Field(
+        "op0",
+        18,
+        1,
+        doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type; RANDOM_STATE: what is done",
+    ),
     Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
     Field(
         "flags",
@@ -43,12 +48,17 @@ SMALL = (
         1,
         doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate, 64 fresh accumulators",
     ),
-    Field("axes", 21, 1, doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4"),
+    Field(
+        "axes",
+        21,
+        1,
+        doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4. RANDOM: bits that a float is made of; 0..24",
+    ),
     Field(
         "imm0",
         24,
         4,
-        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; RANDOM_STATE: seed; DROPOUT: probability; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
     ),
     Field(
         "imm1",

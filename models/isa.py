@@ -78,6 +78,17 @@ class AluOp(enum.IntEnum):
     """Only as op0 of TENSOR_TENSOR and TENSOR_SCALAR: ten cycles an element."""
 
 
+class StateOp(enum.IntEnum):
+    """What RANDOM_STATE does with the lanes' random states."""
+
+    STORE = 0
+    """To dst."""
+    LOAD = 1
+    """From src0."""
+    SEED = 2
+    """From imm0 and each lane's number."""
+
+
 REGISTERS = 16
 """Registers of a sequencer, 32 bits each. Register 0 is always 0."""
 
@@ -188,6 +199,9 @@ class Opcode(enum.IntEnum):
     MAX8 = 0x60
     FIND_INDEX8 = 0x61
     MATCH_REPLACE8 = 0x62
+    RANDOM = 0x63
+    RANDOM_STATE = 0x64
+    DROPOUT = 0x65
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +404,26 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "flags", "imm0"),
         ("dst", "src0", "src1"),
         "dst = cast(src0, with imm0 in the places that FIND_INDEX8 finds for src1's 8 values); 8 to 16384 elements",
+    ),
+    Opcode.RANDOM: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "axes", "imm0", "imm1"),
+        ("dst",),
+        "dst = the lane's next random words: integer types their lowest bits (op0, op1 and axes are 0), float types cast((n op0 imm0) op1 imm1), n the "
+        "upper 24 bits of the word, of which the lowest but `axes` are cleared, as a number (docs/vector.md)",
+    ),
+    Opcode.RANDOM_STATE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "imm0"),
+        ("dst", "src0"),
+        "the lanes' random states, op0 (StateOp): 0 dst (6 INT32 or UINT32) = state; 1 state = src0 (6 INT32 or UINT32); 2 state from the seed imm0 and the "
+        "lane's number. A pattern that is not used has no elements",
+    ),
+    Opcode.DROPOUT: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags", "imm0"),
+        ("dst", "src0"),
+        "dst = cast(src0, or +0 where the lane's next random word, as a number, is below imm0 * 2^32); equal types copy bits; imm0 (FP32) from +0 to 1",
     ),
 }
 

@@ -39,9 +39,10 @@ from rtl.vector.lane import (
     SumLayout,
     VectorLane,
 )
-from rtl.vector.moments import MomentControl
+from rtl.vector.moments import MomentControl, lead_moments
 from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
 from rtl.vector.top8 import RankControl
+from rtl.vector.xorwow import RandomConfig, RandomUnit, lead_random
 
 RESULTS = 24
 """Results on their way through the lanes or waiting to be written."""
@@ -101,7 +102,7 @@ class VectorEngine(wiring.Component):
 
         flush, dead, idle = Signal(), Signal(), Signal()
         now = Signal(CheckedLayout())
-        start, have_scalar, done = Signal(), Signal(), Signal()
+        start, have_scalar, done, late = Signal(), Signal(), Signal(), Signal()
         checked = front.checked.payload
         instr = checked.issue.instr
         # writer.idle: after a clear, its last write may still wait for the memory; nothing may read past it
@@ -110,7 +111,7 @@ class VectorEngine(wiring.Component):
             m.d.comb += [
                 idle.eq(fsm.ongoing("IDLE")),
                 start.eq(idle & front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush),
-                self.ctl.update.valid.eq(~idle & done & (~now.scalar | have_scalar) & ~flush),
+                self.ctl.update.valid.eq(~idle & done & (~now.scalar | have_scalar) & ~late & ~flush),
             ]
             with m.State("IDLE"):
                 with m.If(start):
@@ -121,6 +122,7 @@ class VectorEngine(wiring.Component):
                     m.d.sync += done.eq(1)
                 with m.If(flush | (self.ctl.update.valid & self.ctl.update.ready)):
                     m.next = "IDLE"
+        m.submodules.random = rnd = self.tiles.place(RandomUnit, RandomConfig(partitions=p))
         m.submodules.moments = moments = self.tiles.place(MomentControl, None)
         source = Signal(ApLayout())
         m.d.comb += [
@@ -155,6 +157,11 @@ class VectorEngine(wiring.Component):
             m.d.comb += readers[1].start.payload.ap.part.eq(instr.dst.part)
         m.submodules.groups = groups = self.tiles.place(GroupControl, None)
         left = Signal(len(checked.count))
+        # states that are loaded or seeded are there before the update
+        m.d.comb += [
+            late.eq((now.load & (left != 0)) | (now.seed & rnd.busy)),
+            rnd.start.eq(start & checked.seed),
+        ]
         m.d.comb += [
             groups.start.eq(start),
             groups.group.eq(checked.group),
@@ -164,7 +171,7 @@ class VectorEngine(wiring.Component):
         with m.If(start):
             m.d.sync += left.eq(checked.count)
         self._lanes(
-            m, now, readers, writer, have_scalar, flush, groups, moments, left, start, instr.imm0, idle
+            m, now, readers, writer, have_scalar, flush, groups, moments, rnd, left, start, instr.imm0, idle
         )
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
@@ -179,6 +186,7 @@ class VectorEngine(wiring.Component):
         flush: Signal,
         groups: Any,
         moments: Any,
+        rnd: Any,
         left: Signal,
         start: Signal,
         first_number: Value,
@@ -198,9 +206,10 @@ class VectorEngine(wiring.Component):
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
         rank = self._ranking(m, now, readers, idle, start | flush)
-        self._moments(m, now, moments, idle, start | flush, fire, first.payload.last, (credit != 0) & ~flush)
+        lead_moments(m, moments, now, idle, start | flush, fire, first.payload.last, (credit != 0) & ~flush)
+        lead_random(m, rnd, now, self.ctl.clear, fire, first.payload.data)
         there = Mux(now.fill, left != 0, first.valid)
-        one_each = ~now.listed & ~now.moments
+        one_each = ~now.listed & ~now.moments & ~now.load
         m.d.comb += [
             fire.eq(
                 there
@@ -212,6 +221,7 @@ class VectorEngine(wiring.Component):
                 & ~now.scan
                 & rank.open
                 & moments.open
+                & rnd.open
             ),
             four.eq(now.scale | now.pack),
             ends.eq(~four | turn.all()),
@@ -274,8 +284,10 @@ class VectorEngine(wiring.Component):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             operand = Mux(now.pack, mx.factor[i // MX_ROWS], second.payload.data[i])
             m.d.comb += [
-                lane.a.eq(Mux(now.fill, instr.imm0, first.payload.data[i])),
-                lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], operand))),
+                lane.a.eq(Mux(now.fill, Mux(now.random, rnd.o[i], instr.imm0), first.payload.data[i])),
+                lane.b.eq(
+                    Mux(imm, Mux(now.drop, rnd.keep[i], instr.imm0), Mux(now.scalar, scalar[i], operand))
+                ),
                 lane.c.eq(Mux(now.second | now.rank, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
                 lane.reverse0.eq(instr.flags[reverse0] & ~now.choose & ~now.select),
@@ -294,7 +306,9 @@ class VectorEngine(wiring.Component):
                 lane.rank.eq(rank.control),
                 lane.moments.eq(moments.control),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
-                lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
+                lane.a_dtype.eq(
+                    Mux(now.fill, Mux(now.random, DType.UINT32.value, FP32_CODE), instr.src0.dtype)
+                ),
                 lane.b_dtype.eq(Mux(imm | now.pack, FP32_CODE, instr.src1.dtype)),
                 lane.o_dtype.eq(instr.dst.dtype),
                 lane.op0.eq(Mux(now.pack, AluOp.MUL.value, instr.op0)),
@@ -307,7 +321,9 @@ class VectorEngine(wiring.Component):
                 mx.exps[i].eq(lane.exp),
                 mx.raws[i].eq(Mux(blank[i // MX_ROWS], 0, lane.o)),
             ]
-            outs.append(Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], lane.o)))
+            outs.append(
+                Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], Mux(now.drop & lane.zero, 0, lane.o)))
+            )
             skips.append(Mux(now.scale, mx.skip[i], now.choose & (lane.zero ^ instr.flags[reverse0])))
         m.d.comb += [
             results.clear.eq(flush),
@@ -367,28 +383,6 @@ class VectorEngine(wiring.Component):
             rank.last.eq(readers[0].out.payload.last),
         ]
         return rank
-
-    def _moments(
-        self,
-        m: Module,
-        now: Any,
-        moments: Any,
-        idle: Signal,
-        restart: Value,
-        element: Signal,
-        last: Value,
-        room: Value,
-    ) -> None:
-        """What leads the lanes through counts, means and variances."""
-        m.d.comb += [
-            moments.start.eq(restart),
-            moments.on.eq(now.moments & ~idle),
-            moments.triples.eq(now.triples),
-            moments.count.eq(now.group),
-            moments.element.eq(element),
-            moments.last.eq(last),
-            moments.room.eq(room),
-        ]
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

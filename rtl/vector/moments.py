@@ -169,6 +169,21 @@ class Moments(ClockedTile):
         return m
 
 
+def lead_moments(
+    m: Module, unit: Any, now: Any, idle: Value, restart: Value, element: Value, last: Value, room: Value
+) -> None:
+    """What a MomentControl is told: the instruction that runs, and the elements that enter the lanes."""
+    m.d.comb += [
+        unit.start.eq(restart),
+        unit.on.eq(now.moments & ~idle),
+        unit.triples.eq(now.triples),
+        unit.count.eq(now.group),
+        unit.element.eq(element),
+        unit.last.eq(last),
+        unit.room.eq(room),
+    ]
+
+
 class MomentControl(ClockedTile):
     """Two walks over the elements, the steps between and after them, then the results.
 

@@ -14,6 +14,7 @@ from models import encoding
 from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode
+from models.xorwow import seeded
 from tb.lib.lane_memory import LaneMemory, LanePorts
 from tb.vector.instructions import Prefix, execute, new_core, range_faults, read_first, results
 from tb.vector.operands import CONFIG, random_contents
@@ -115,6 +116,7 @@ class Harness:
         if clear:
             self.dead, self.calm = False, 0
             self.core.accumulators[:] = 0
+            self.core.random[:] = seeded(0, CONFIG.partitions)
             self.update_refused = None
         self.cycle_count += 1
 
@@ -193,6 +195,7 @@ class Harness:
         for limit in range(most + 1):
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
             self.prefix.accumulators[:] = self.core.accumulators
+            self.prefix.random[:] = self.core.random
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
             whole = tuple(encoding.ap_from_raw(encoding.raw_ap(word, name)) for name in read_first(word))
             self.prefix.whole = whole  # type: ignore[attr-defined]

@@ -17,7 +17,8 @@ from models.machine import Core, Machine
 from models.moments import MOMENTS
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
-from tb.vector import moments
+from models.xorwow import RANDOMS
+from tb.vector import moments, randoms
 from tb.vector.operands import (
     CONFIG,
     READABLE,
@@ -79,7 +80,11 @@ def allowed_flags(opcode: Opcode) -> int:
         Opcode.SELECT: int(Flag.REVERSE0) | sums,
         Opcode.RANGE_SELECT: sums,
     }
-    return 0 if opcode in (*MX_OPS, Opcode.FIND_INDEX8) else int(Flag.SATURATE) | own.get(opcode, 0)
+    return (
+        0
+        if opcode in (*MX_OPS, Opcode.FIND_INDEX8, Opcode.RANDOM_STATE)
+        else int(Flag.SATURATE) | own.get(opcode, 0)
+    )
 
 
 def execute(core: Core, word: bytes) -> Fault | None:
@@ -150,6 +155,8 @@ def range_faults(word: bytes) -> dict[tuple[int, int], int]:
 def random_instruction(size: int | None = None) -> bytes:
     """A legal instruction with all its accesses in range; sources apart from the destination, or exactly in place."""
     opcode = random.choice(list(VECTOR_OPS))
+    if opcode in RANDOMS:
+        return randoms.random_random(opcode, size)
     if opcode in (Opcode.TENSOR_REDUCE, *NO_SOURCE):
         return _few_operands(opcode, size)
     if opcode in MX_OPS:

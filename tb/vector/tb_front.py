@@ -9,11 +9,12 @@ from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding, isa
 from models.elements import COPIES, DIVIDES, NO_SOURCE, PAIRS, VECTOR_OPS
-from models.formats import DType
+from models.formats import INTS, DType
 from models.fp import PARTIALS
-from models.isa import AluOp, Engine, Flag, Opcode
+from models.isa import AluOp, Engine, Flag, Opcode, StateOp
 from models.moments import MOMENTS
 from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
+from models.xorwow import RANDOMS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
 from tb.vector.instructions import (
@@ -90,9 +91,14 @@ class Front:
             op, given = raw["opcode"], raw["flags"]
             span, recall = op == Opcode.RANGE_SELECT, op == Opcode.READ_ACCUMULATOR
             reduce, fill = op in (Opcode.TENSOR_REDUCE, Opcode.READ_ACCUMULATOR), op in NO_SOURCE
+            state = op == Opcode.RANDOM_STATE
+            load = state and raw["op0"] == StateOp.LOAD
+            fill |= state and not load
             want = {
                 "legal": True,
-                "copy": op in COPIES and same,
+                "copy": ((op in COPIES or op == Opcode.DROPOUT) and same)
+                or (op == Opcode.RANDOM and encoding.raw_ap(word, "dst")["dtype"] in INTS)
+                or state,
                 "pair": op in (*PAIRS, Opcode.MX_CAST),
                 "second": op in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN),
                 "scalar": span
@@ -114,6 +120,11 @@ class Front:
                 "listed": op in LISTED,
                 "moments": op in MOMENTS,
                 "triples": op == Opcode.BN_AGGR,
+                "random": op == Opcode.RANDOM or (state and not load),
+                "draws": op in (Opcode.RANDOM, Opcode.DROPOUT),
+                "drop": op == Opcode.DROPOUT,
+                "load": load,
+                "seed": state and raw["op0"] == StateOp.SEED,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}
@@ -224,6 +235,37 @@ async def how_many_have_moments(dut: Any) -> None:
                     for d, value in enumerate(counts):
                         word = put_ap(word, ap, f"count{d}", value)
                 await front.check(word, hasty=True)
+
+
+@cocotb.test()
+async def random_fields(dut: Any) -> None:
+    """Every value of what RANDOM's, RANDOM_STATE's and DROPOUT's fields allow."""
+    front = await _started(dut)
+    for opcode in RANDOMS:
+        for _ in range(8):
+            word = random_instruction()
+            while encoding.raw_fields(word)["opcode"] != opcode:
+                word = random_instruction()
+            for value in (*range(40), 255):
+                for name in ("axes", "op0", "op1"):
+                    await front.check(put_small(word, name, value), hasty=True)
+            for value in (
+                0,
+                1,
+                0x3F7FFFFF,
+                0x3F800000,
+                0x3F800001,
+                0x7F800000,
+                0x7FC00000,
+                0x80000000,
+                0xBF800000,
+            ):
+                await front.check(put_small(word, "imm0", value), hasty=True)
+            for ap in used_aps(word):
+                for value in DType:
+                    await front.check(put_ap(word, ap, "dtype", value), hasty=True)
+                for value in range(9):
+                    await front.check(put_ap(word, ap, "count3", value), hasty=True)
 
 
 @cocotb.test()
