@@ -12,7 +12,7 @@ from models.encoding import Instruction
 from models.formats import FP32_PASSES, DType
 from models.fp import PARTIALS
 from models.functions import ActFunc, library
-from models.isa import AluOp, Engine, Flag, Opcode
+from models.isa import AluOp, Engine, Flag, Opcode, StateOp
 
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
@@ -65,6 +65,14 @@ def _exponential(config: ChipConfig, instr: Instruction) -> int:
 
 def _ranked(instr: Instruction) -> int:
     return instr.aps["src0"].size
+
+
+STATES = {StateOp.STORE: 23, StateOp.LOAD: 17, StateOp.SEED: 104}
+"""Cycles of what RANDOM_STATE does."""
+
+
+def _states(config: ChipConfig, instr: Instruction) -> int:
+    return STATES[StateOp(instr.fields.get("op0", 0))]
 
 
 def steps(function: ActFunc) -> int:
@@ -128,6 +136,9 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.MAX8: Cost("R + 31, R elements of src0", lambda config, instr: _ranked(instr) + 31),
     Opcode.FIND_INDEX8: Cost("R + 40, R elements of src0", lambda config, instr: _ranked(instr) + 40),
     Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),
+    Opcode.RANDOM: Cost("N + 17", lambda config, instr: _elements(instr) + 17),
+    Opcode.RANDOM_STATE: Cost("store 23, load 17, seed 104", _states),
+    Opcode.DROPOUT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
@@ -149,6 +160,8 @@ PACES: dict[Opcode, int] = {
     Opcode.EXPONENTIAL: 1,
     Opcode.SELECT: 1,
     Opcode.RANGE_SELECT: 1,
+    Opcode.RANDOM: 1,
+    Opcode.DROPOUT: 1,
 }
 """Cycles from one element to the next, where all its operands are touched at the same pace."""
 EMPTY = 7

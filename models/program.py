@@ -22,6 +22,7 @@ from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
 from models.moments_stream import MomentInstructions
 from models.mx_stream import MxInstructions
+from models.random_stream import RandomInstructions
 from models.ranking_stream import RankingInstructions
 
 
@@ -66,7 +67,14 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
-class Stream(ControlFlow, RankingInstructions, MomentInstructions, MxInstructions, GpsimdInstructions):
+class Stream(
+    ControlFlow,
+    RankingInstructions,
+    MomentInstructions,
+    RandomInstructions,
+    MxInstructions,
+    GpsimdInstructions,
+):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

@@ -58,14 +58,19 @@ def _small(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
         "cols": rng.choice([0, config.partitions + 1, 255]),
         "op0": rng.randint(100, 255),
         "flags": 128,
-        "axes": rng.choice([0, 5, 255]),
+        "axes": 255 if word[0] == Opcode.RANDOM else rng.choice([0, 5, 255]),
     }
     options = [(0, _FIELDS[n], v) for n, v in values.items() if n in used]
     return [rng.choice(options)] if options else []
 
 
 def _operand(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
-    aps = [n for n in isa.OPS[Opcode(word[0])].aps if n != "src1"]
+    # of a RANDOM_STATE one pattern or both have no elements, and so no address
+    aps = [
+        n
+        for n in isa.OPS[Opcode(word[0])].aps
+        if n != "src1" and all(raw_ap(word, n)[f"count{d}"] for d in range(4))
+    ]
     if not aps:
         return []
     name = rng.choice(aps)

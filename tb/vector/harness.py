@@ -42,6 +42,8 @@ class Harness:
             {f"{name}_w": memory for name, memory in spaces.items()},
         )
         self.core, self.prefix = new_core(), new_core(Prefix)
+        self.cleared = self.core.accumulators, self.core.random
+        """The model's accumulators and random states at the last clear, before they were forgotten."""
         self.queue: deque[bytes] = deque()
         self.sent: deque[tuple[bytes, int]] = deque()
         self.offered: int | None = None
@@ -115,6 +117,7 @@ class Harness:
         self.ports.settle()
         if clear:
             self.dead, self.calm = False, 0
+            self.cleared = self.core.accumulators.copy(), self.core.random.copy()
             self.core.accumulators[:] = 0
             self.core.random[:] = seeded(0, CONFIG.partitions)
             self.update_refused = None
@@ -187,15 +190,18 @@ class Harness:
                 text = f"{name}{at} is {mine[tuple(at)]:#x}, not {model[tuple(at)]:#x}"
                 raise AssertionError(f"{text} after {describe(word)}")
 
-    def left_by_prefix(self, word: bytes) -> int:
-        """How many elements of an instruction that was stopped have been written. Fails when memory is none of those states."""
+    def left_by_prefix(self, word: bytes, *, cleared: bool = False) -> int:
+        """How many elements of an instruction that was stopped have been written. Fails when memory is none of those states.
+
+        `cleared`: by a clear, which has changed more than memory.
+        """
+        sums, states = self.cleared if cleared else (self.core.accumulators, self.core.random)
         faults = range_faults(word)
         dst_size = results(word)
         most = min([dst_size, *faults.values()])
         for limit in range(most + 1):
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
-            self.prefix.accumulators[:] = self.core.accumulators
-            self.prefix.random[:] = self.core.random
+            self.prefix.accumulators[:], self.prefix.random[:] = sums, states
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
             whole = tuple(encoding.ap_from_raw(encoding.raw_ap(word, name)) for name in read_first(word))
             self.prefix.whole = whole  # type: ignore[attr-defined]

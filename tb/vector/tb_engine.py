@@ -114,7 +114,7 @@ async def clears(dut: Any) -> None:
         while not all(port.quiet for port in bench.ports.writes):
             await bench.cycle()
         if running is not None and not gone:
-            partly += bench.left_by_prefix(running) > 0
+            partly += bench.left_by_prefix(running, cleared=True) > 0
         bench.adopt()
         await bench.finish()
         assert not bench.dead

@@ -27,7 +27,7 @@ def test_programs_are_legal(name):
 
 def test_every_opcode_comes():
     counts: Counter[Opcode] = Counter()
-    for seed in range(110):
+    for seed in range(130):
         for op in Generator(find("nano"), random.Random(seed)).ops(30):
             counts.update(part.opcode for part in op.parts)
     missing = set(OPS) - set(counts) - {Opcode.NOP, Opcode.HALT}
