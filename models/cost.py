@@ -12,7 +12,7 @@ from models.encoding import Instruction
 from models.formats import FP32_PASSES, DType
 from models.fp import PARTIALS
 from models.functions import ActFunc, library
-from models.isa import AluOp, Engine, Flag, Opcode
+from models.isa import AluOp, Engine, Flag, Opcode, StateOp
 
 GROUP = 8
 """Elements of every lane that the scalar engine works on together."""
@@ -67,6 +67,14 @@ def _ranked(instr: Instruction) -> int:
     return instr.aps["src0"].size
 
 
+STATES = {StateOp.STORE: 23, StateOp.LOAD: 17, StateOp.SEED: 104}
+"""Cycles of what RANDOM_STATE does."""
+
+
+def _states(config: ChipConfig, instr: Instruction) -> int:
+    return STATES[StateOp(instr.fields.get("op0", 0))]
+
+
 def steps(function: ActFunc) -> int:
     """Cycles that the scalar engine takes for an element of every lane."""
     return len(library()[0][function]) + 1
@@ -116,6 +124,8 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.RANGE_SELECT: Cost("N + 25", lambda config, instr: _elements(instr) + 25),
     Opcode.MX_SCALE: Cost("4 N + 17", lambda config, instr: 4 * _elements(instr) + 17),
     Opcode.MX_CAST: Cost("4 N + 22", lambda config, instr: 4 * _elements(instr) + 22),
+    Opcode.BN_STATS: Cost("2 R + 112, R elements of src0", lambda config, instr: 2 * _ranked(instr) + 112),
+    Opcode.BN_AGGR: Cost("2 R + 100, R elements of src0", lambda config, instr: 2 * _ranked(instr) + 100),
     Opcode.IOTA: Cost("N + log2 P + 14", lambda config, instr: _elements(instr) + _levels(config) + 14),
     Opcode.AFFINE_SELECT: Cost(
         "N + 19, or N + log2 P + 14 where that is more",
@@ -130,6 +140,9 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.LANE_TRANSPOSE: Cost(
         "N + Q + 24, Q = min(32, P)", lambda config, instr: _elements(instr) + config.quadrant + 24
     ),
+    Opcode.RANDOM: Cost("N + 17", lambda config, instr: _elements(instr) + 17),
+    Opcode.RANDOM_STATE: Cost("store 23, load 17, seed 104", _states),
+    Opcode.DROPOUT: Cost("N + 22", lambda config, instr: _elements(instr) + 22),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
 """Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory.
@@ -156,6 +169,8 @@ PACES: dict[Opcode, int] = {
     Opcode.RANGE_SELECT: 1,
     Opcode.STREAM_SHUFFLE: 1,
     Opcode.LANE_TRANSPOSE: 1,
+    Opcode.RANDOM: 1,
+    Opcode.DROPOUT: 1,
 }
 """Cycles from one element to the next, where all its operands are touched at the same pace."""
 EMPTY = 7

@@ -9,9 +9,11 @@ from models.exponential import exponential
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import AP_DIMS, AluOp, Flag, Opcode
+from models.moments import MOMENTS, Moments
 from models.moves import MOVES, Moves
 from models.mx import MX_OPS, MxOperations
 from models.ranking import RANKS, Ranking
+from models.xorwow import RANDOMS, Random
 
 F32 = NDArray[np.float32]
 
@@ -32,11 +34,16 @@ VECTOR_OPS = {
     Opcode.RANGE_SELECT: int(Flag.SATURATE) | _SUMS,
     Opcode.MX_SCALE: 0,
     Opcode.MX_CAST: 0,
+    Opcode.BN_STATS: int(Flag.SATURATE),
+    Opcode.BN_AGGR: int(Flag.SATURATE),
     Opcode.MAX8: int(Flag.SATURATE),
     Opcode.FIND_INDEX8: 0,
     Opcode.MATCH_REPLACE8: int(Flag.SATURATE),
     Opcode.STREAM_SHUFFLE: int(Flag.SATURATE),
     Opcode.LANE_TRANSPOSE: int(Flag.SATURATE),
+    Opcode.RANDOM: int(Flag.SATURATE),
+    Opcode.RANDOM_STATE: 0,
+    Opcode.DROPOUT: int(Flag.SATURATE),
 }
 """The vector engine's own opcodes, and the flags that each may have."""
 PAIRS = (
@@ -49,8 +56,8 @@ PAIRS = (
 """Opcodes that read src1 element by element."""
 COPIES = (Opcode.TENSOR_COPY, Opcode.TENSOR_COPY_PREDICATED, *MOVES)
 """Opcodes that move bits between equal types."""
-NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR)
-NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS)
+NO_SOURCE = (Opcode.MEMSET, Opcode.READ_ACCUMULATOR, Opcode.RANDOM)
+NO_OP0 = (*COPIES, Opcode.MEMSET, Opcode.SELECT, *RANKS, *MOMENTS, Opcode.DROPOUT)
 """Opcodes without a first ALU operation."""
 NO_OP1 = (
     *NO_OP0,
@@ -88,7 +95,7 @@ def legal_operations(opcode: Opcode, raw: dict[str, int]) -> None:
     legal(opcode != Opcode.RANGE_SELECT or (op0 in fp.COMPARISONS and op1 in fp.COMPARISONS))
 
 
-class ElementEngines(MxOperations, Ranking, Moves):
+class ElementEngines(MxOperations, Ranking, Moments, Random, Moves):
     """Instructions that give one element for one, or for a group.
 
     accumulators: of the vector engine, FP32 [partitions, PARTIALS]; all +0 after reset and after a clear.
@@ -104,6 +111,9 @@ class ElementEngines(MxOperations, Ranking, Moves):
             return
         legal_operations(opcode, raw)
         dst = self._pattern(word, "dst", parts)
+        if opcode in RANDOMS:
+            self._randoms(opcode, word, dst, raw)
+            return
         if opcode in NO_SOURCE:
             self._sourceless(opcode, dst, raw)
             return
@@ -117,6 +127,8 @@ class ElementEngines(MxOperations, Ranking, Moves):
         if opcode in MOVES:
             legal(src0.dtype == dst.dtype or (dst.dtype in WRITABLE and src0.dtype in READABLE))
             self._move(opcode, dst, src0, raw)
+        if opcode in MOMENTS:
+            self._moments(opcode, dst, src0, raw)
             return
         scalar = bool(flags & Flag.SRC1_SCALAR)
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(scalar)

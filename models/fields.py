@@ -1,6 +1,6 @@
-"""Fields of the instruction word that stand beside the header and the small ones of models.isa, which has them all under its name.
+"""Fields of the instruction word: the header, the small ones, a sequencer's own, a DMA's, access patterns, and the mask that lies where src1 would.
 
-A sequencer's own, a DMA's, access patterns, and the mask that lies where src1 would.
+models.isa hands them on, with the opcodes that use them.
 """
 
 import enum
@@ -51,6 +51,60 @@ class Cond(enum.IntEnum):
     LTU = 5
     GEU = 6
 
+
+HEADER = (
+    Field("opcode", 0, 1, doc="what to do"),
+    Field("wait_mode", 1, 1, doc="0: start at once; 1: start when semaphore wait_sem >= wait_value"),
+    Field("wait_sem", 2, 1, doc="semaphore to wait for; waiting does not consume"),
+    Field("update_mode", 3, 1, doc="when done: 0 nothing, 1 add, 2 subtract, 3 set"),
+    Field("wait_value", 4, 4, True, doc="threshold"),
+    Field("update_value", 8, 4, True, doc="operand of the update"),
+    Field("update_sem", 12, 1, doc="semaphore to update"),
+    Field("dyn_dst", 13, 1, doc="register added to the address of dst; 0: none"),
+    Field("dyn_src0", 14, 1, doc="register added to the address of src0 (DMA: src)"),
+    Field("dyn_src1", 15, 1, doc="register added to the address of src1"),
+)
+
+SMALL = (
+    Field(
+        "parts",
+        16,
+        1,
+        doc="partitions: K of a matmul, load or transpose, lanes of a vector instruction; 1..P",
+    ),
+    Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
+    Field(
+        "op0",
+        18,
+        1,
+        doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type; RANDOM_STATE: what is done",
+    ),
+    Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
+    Field(
+        "flags",
+        20,
+        1,
+        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate, 64 fresh accumulators",
+    ),
+    Field(
+        "axes",
+        21,
+        1,
+        doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4. RANDOM: bits that a float is made of; 0..24",
+    ),
+    Field(
+        "imm0",
+        24,
+        4,
+        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; RANDOM_STATE: seed; DROPOUT: probability; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
+    ),
+    Field(
+        "imm1",
+        28,
+        4,
+        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
+    ),
+)
 
 DMA_FIELDS = (
     Field("row_bytes", 16, 4, doc="contiguous bytes of a row; 0 is a no-op that completes"),

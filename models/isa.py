@@ -12,9 +12,14 @@ from models.fields import AP_BYTES as AP_BYTES
 from models.fields import AP_DIMS as AP_DIMS
 from models.fields import AP_FIELDS as AP_FIELDS
 from models.fields import AP_OFFSETS as AP_OFFSETS
-from models.fields import CONTROL_FIELDS, DMA_FIELDS, MASK_FIELDS, Field
+from models.fields import CONTROL_FIELDS as CONTROL_FIELDS
+from models.fields import DMA_FIELDS as DMA_FIELDS
+from models.fields import HEADER as HEADER
+from models.fields import MASK_FIELDS as MASK_FIELDS
 from models.fields import REGISTERS as REGISTERS
+from models.fields import SMALL as SMALL
 from models.fields import Cond as Cond
+from models.fields import Field as Field
 from models.fields import RegOp as RegOp
 
 INSTR_BYTES = 128
@@ -77,6 +82,17 @@ class AluOp(enum.IntEnum):
     """Only as op0 of TENSOR_TENSOR and TENSOR_SCALAR: ten cycles an element."""
 
 
+class StateOp(enum.IntEnum):
+    """What RANDOM_STATE does with the lanes' random states."""
+
+    STORE = 0
+    """To dst."""
+    LOAD = 1
+    """From src0."""
+    SEED = 2
+    """From imm0 and each lane's number."""
+
+
 class Flag(enum.IntFlag):
     """Bits of the `flags` field."""
 
@@ -120,51 +136,6 @@ class ErrorCode(enum.IntEnum):
     """LOCAL_GATHER: an index is not below src0's number of elements; the address is the index."""
 
 
-HEADER = (
-    Field("opcode", 0, 1, doc="what to do"),
-    Field("wait_mode", 1, 1, doc="0: start at once; 1: start when semaphore wait_sem >= wait_value"),
-    Field("wait_sem", 2, 1, doc="semaphore to wait for; waiting does not consume"),
-    Field("update_mode", 3, 1, doc="when done: 0 nothing, 1 add, 2 subtract, 3 set"),
-    Field("wait_value", 4, 4, True, doc="threshold"),
-    Field("update_value", 8, 4, True, doc="operand of the update"),
-    Field("update_sem", 12, 1, doc="semaphore to update"),
-    Field("dyn_dst", 13, 1, doc="register added to the address of dst; 0: none"),
-    Field("dyn_src0", 14, 1, doc="register added to the address of src0 (DMA: src)"),
-    Field("dyn_src1", 15, 1, doc="register added to the address of src1"),
-)
-
-SMALL = (
-    Field(
-        "parts",
-        16,
-        1,
-        doc="partitions: K of a matmul, load or transpose, lanes of a vector instruction; 1..P",
-    ),
-    Field("cols", 17, 1, doc="M: columns of the stationary tile = output partitions; 1..P"),
-    Field("op0", 18, 1, doc="first ALU operation; ACTIVATE: the function; MX_SCALE: the x4 type"),
-    Field("op1", 19, 1, doc="second ALU operation; MX_SCALE: the rule"),
-    Field(
-        "flags",
-        20,
-        1,
-        doc="1 accumulate, 2 saturate, 4 src1 is a per-partition scalar, 8 and 16 reverse the operands of op0 and op1, 32 negate, 64 fresh accumulators",
-    ),
-    Field("axes", 21, 1, doc="TENSOR_REDUCE: how many innermost dimensions of src0 are reduced; 1..4"),
-    Field(
-        "imm0",
-        24,
-        4,
-        doc="FP32 operand of op0; ACTIVATE: scale; MEMSET: the value; RANGE_SELECT, FIND_INDEX8: INT32 number of the first element; MATCH_REPLACE8: what is put in; IOTA, AFFINE_SELECT: INT32 step from lane to lane",
-    ),
-    Field(
-        "imm1",
-        28,
-        4,
-        doc="FP32 operand of op1; ACTIVATE: bias, or the slope of PRELU and D_PRELU; SELECT, RANGE_SELECT, AFFINE_SELECT: what is not selected",
-    ),
-)
-
-
 class Opcode(enum.IntEnum):
     """Opcodes. 0 is illegal on purpose, so that running into cleared memory stops."""
 
@@ -190,6 +161,8 @@ class Opcode(enum.IntEnum):
     RANGE_SELECT = 0x3B
     MX_SCALE = 0x3C
     MX_CAST = 0x3D
+    BN_STATS = 0x3E
+    BN_AGGR = 0x3F
     ACTIVATE = 0x40
     IOTA = 0x50
     AFFINE_SELECT = 0x51
@@ -200,6 +173,9 @@ class Opcode(enum.IntEnum):
     MATCH_REPLACE8 = 0x62
     STREAM_SHUFFLE = 0x66
     LANE_TRANSPOSE = 0x67
+    RANDOM = 0x63
+    RANDOM_STATE = 0x64
+    DROPOUT = 0x65
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +313,20 @@ OPS: dict[Opcode, OpInfo] = {
         ("dst", "src0", "src1"),
         "dst (x4 words of N columns) = src0 (4 N float elements) / scales src1, each rounded once and saturated; +0 where the scale is NaN",
     ),
+    Opcode.BN_STATS: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst (6 elements) = cast(count, mean, variance * count of src0's elements of even number, then those of odd number), in FP32, of 1 to 512 "
+        "elements; three +0 for the odd ones of one element (docs/vector.md)",
+    ),
+    Opcode.BN_AGGR: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags"),
+        ("dst", "src0"),
+        "dst (2 elements) = cast(mean, variance), in FP32, of all that src0's 1 to 512 triples (count, mean, variance * count) stand for; two +0 where "
+        "their counts add up to a zero (docs/vector.md)",
+    ),
     Opcode.ACTIVATE: OpInfo(
         frozenset({Engine.SCALAR}),
         ("parts", "op0", "flags", "imm0", "imm1"),
@@ -401,6 +391,26 @@ OPS: dict[Opcode, OpInfo] = {
         ("parts", "flags"),
         ("dst", "src0"),
         "dst = cast(src0, each block of Q = min(32, P) partitions and elements transposed): dst[p, f] = src0[f, p]; Q divides `parts` and the elements; equal types copy bits",
+    ),
+    Opcode.RANDOM: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "op1", "flags", "axes", "imm0", "imm1"),
+        ("dst",),
+        "dst = the lane's next random words: integer types their lowest bits (op0, op1 and axes are 0), float types cast((n op0 imm0) op1 imm1), n the "
+        "upper 24 bits of the word, of which the lowest but `axes` are cleared, as a number (docs/vector.md)",
+    ),
+    Opcode.RANDOM_STATE: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "op0", "imm0"),
+        ("dst", "src0"),
+        "the lanes' random states, op0 (StateOp): 0 dst (6 INT32 or UINT32) = state; 1 state = src0 (6 INT32 or UINT32); 2 state from the seed imm0 and the "
+        "lane's number. A pattern that is not used has no elements",
+    ),
+    Opcode.DROPOUT: OpInfo(
+        frozenset({Engine.VECTOR}),
+        ("parts", "flags", "imm0"),
+        ("dst", "src0"),
+        "dst = cast(src0, or +0 where the lane's next random word, as a number, is below imm0 * 2^32); equal types copy bits; imm0 (FP32) from +0 to 1",
     ),
 }
 

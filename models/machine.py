@@ -31,6 +31,7 @@ from models.isa import (
     WaitMode,
 )
 from models.scalar import ScalarEngine
+from models.xorwow import seeded
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -94,6 +95,7 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         self.stationary: Stationary | None = None
         self.accumulators = np.zeros((cfg.partitions, PARTIALS), dtype=np.float32)
         self.scalar_accumulators = np.zeros_like(self.accumulators)
+        self.random = seeded(0, cfg.partitions)
         self.error: ErrorRecord | None = None
         self.counters = Counters()
         self.spinning = 0

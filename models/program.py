@@ -20,8 +20,10 @@ from models.encoding import Instruction, encode
 from models.formats import MAC_CLASSES, DType, dtype_bytes
 from models.gpsimd_stream import GpsimdInstructions
 from models.isa import Engine, Flag, Opcode, Space, UpdateMode, WaitMode
+from models.moments_stream import MomentInstructions
 from models.move_stream import MoveInstructions
 from models.mx_stream import MxInstructions
+from models.random_stream import RandomInstructions
 from models.ranking_stream import RankingInstructions
 
 
@@ -75,7 +77,15 @@ def _operands(
     return aps, int(Flag.DOUBLE_ROW) if double_row is not None else 0
 
 
-class Stream(ControlFlow, RankingInstructions, MoveInstructions, MxInstructions, GpsimdInstructions):
+class Stream(
+    ControlFlow,
+    RankingInstructions,
+    MomentInstructions,
+    MoveInstructions,
+    RandomInstructions,
+    MxInstructions,
+    GpsimdInstructions,
+):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
     def __init__(self, program: "Program", engine: Engine):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from models import isa
 from models.isa import CONTROL, Engine, Opcode
+from models.xorwow import RANDOMS
 
 ROOT = Path(__file__).parent.parent
 RTL = {
@@ -22,7 +23,14 @@ BENCHES = {
 """cocotb benches that compare an engine with the functional model, instruction by instruction, under stalls."""
 MODELS = {
     Engine.TENSOR: ("models/machine.py",),
-    Engine.VECTOR: ("models/mx.py", "models/ranking.py", "models/moves.py", "models/elements.py"),
+    Engine.VECTOR: (
+        "models/mx.py",
+        "models/ranking.py",
+        "models/moves.py",
+        "models/moments.py",
+        "models/xorwow.py",
+        "models/elements.py",
+    ),
     Engine.SCALAR: ("models/scalar.py",),
     Engine.GPSIMD: ("models/gpsimd.py",),
     None: ("models/flow.py", "models/machine.py"),
@@ -34,6 +42,8 @@ BUILDERS = (
     "models/gpsimd_stream.py",
     "models/ranking_stream.py",
     "models/move_stream.py",
+    "models/moments_stream.py",
+    "models/random_stream.py",
     "models/control_flow.py",
 )
 PAGES = (
@@ -41,11 +51,12 @@ PAGES = (
     "docs/control.md",
     "docs/scalar.md",
     "docs/gpsimd.md",
+    "docs/vector.md",
     "docs/array.md",
     "docs/memory.md",
 )
 """Pages that a person wrote; docs/isa.md has every instruction."""
-FUZZ = "sim/fuzz/ops.py"
+FUZZ, FUZZ_NUMBERS = "sim/fuzz/ops.py", "sim/fuzz/numbers.py"
 Row = tuple[Opcode, Engine | None]
 """An instruction on one engine; None: on all."""
 
@@ -109,7 +120,7 @@ def coverage_page() -> str:
         page = named_in(opcode, PAGES, "`{}`")
         pages = "[isa](isa.md)" + (f", [{Path(page).stem}]({Path(page).name})" if page else "")
         name = engine.name.lower() if engine is not None else "all"
-        cells = [rtl_of(row), model, bench_of(row), FUZZ, builder]
+        cells = [rtl_of(row), model, bench_of(row), FUZZ_NUMBERS if opcode in RANDOMS else FUZZ, builder]
         lines.append(
             f"| {opcode.name} | {name} | {' | '.join(f'`{c}`' if c != '-' else c for c in cells)} | {pages} |"
         )

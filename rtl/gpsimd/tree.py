@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.interfaces import lanes_layout
 from rtl.tiles import ClockedTile, TileLibrary
 from rtl.vector.groups import ALU_LATENCY, OP_BITS
-from rtl.vector.lane import LaneConfig, VectorAlu
+from rtl.vector.lane import AluConfig, VectorAlu
 
 PACE = 4
 """Cycles from one element to the next."""
@@ -74,7 +74,7 @@ class TreeLevel(ClockedTile):
         out = Signal(16 * cfg.lanes, reset_less=True)
         results = []
         for k in range(cfg.alus):
-            m.submodules[f"alu{k}"] = alu = self.tiles.place(VectorAlu, LaneConfig())
+            m.submodules[f"alu{k}"] = alu = self.tiles.place(VectorAlu, AluConfig())
             pair = held[64 * k : 64 * (k + 1)]
             m.d.comb += [alu.a.eq(pair[:32]), alu.b.eq(pair[32:]), alu.op.eq(self.op)]
             results.append(alu.o)

@@ -14,6 +14,7 @@ from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.access.writer import LaneWriter, LaneWriterConfig
 from rtl.fp import decode, divide, exponential
 from rtl.interfaces import (
+    ApLayout,
     EngineSignature,
     LaneReadSignature,
     LaneWriteSignature,
@@ -38,9 +39,11 @@ from rtl.vector.lane import (
     SumLayout,
     VectorLane,
 )
+from rtl.vector.moments import MomentControl, lead_moments
 from rtl.vector.quantize import SCALE_LATENCY, TURN_BITS, Quantizer, QuantizerConfig
-from rtl.vector.shuffle import SHUFFLE_LATENCY, TRANSPOSE_LATENCY, Shuffle, ShuffleConfig
+from rtl.vector.shuffle import SHUFFLE_LATENCY, TRANSPOSE_LATENCY, Shuffle, ShuffleConfig, lead_moves
 from rtl.vector.top8 import RankControl
+from rtl.vector.xorwow import RandomConfig, RandomUnit, lead_random
 
 RESULTS = 24
 """Results on their way through the lanes or waiting to be written."""
@@ -100,7 +103,7 @@ class VectorEngine(wiring.Component):
 
         flush, dead, idle = Signal(), Signal(), Signal()
         now = Signal(CheckedLayout())
-        start, have_scalar, done = Signal(), Signal(), Signal()
+        start, have_scalar, done, late = Signal(), Signal(), Signal(), Signal()
         checked = front.checked.payload
         instr = checked.issue.instr
         # writer.idle: after a clear, its last write may still wait for the memory; nothing may read past it
@@ -109,7 +112,7 @@ class VectorEngine(wiring.Component):
             m.d.comb += [
                 idle.eq(fsm.ongoing("IDLE")),
                 start.eq(idle & front.checked.valid & checked.legal & Cat(ready).all() & ~dead & ~flush),
-                self.ctl.update.valid.eq(~idle & done & (~now.scalar | have_scalar) & ~flush),
+                self.ctl.update.valid.eq(~idle & done & (~now.scalar | have_scalar) & ~late & ~flush),
             ]
             with m.State("IDLE"):
                 with m.If(start):
@@ -120,11 +123,16 @@ class VectorEngine(wiring.Component):
                     m.d.sync += done.eq(1)
                 with m.If(flush | (self.ctl.update.valid & self.ctl.update.ready)):
                     m.next = "IDLE"
+        m.submodules.random = rnd = self.tiles.place(RandomUnit, RandomConfig(partitions=p))
+        m.submodules.moments = moments = self.tiles.place(MomentControl, None)
+        source = Signal(ApLayout())
         m.d.comb += [
+            source.eq(instr.src0),
+            moments.ready.eq(readers[0].start.ready),
             front.checked.ready.eq(start),
-            readers[0].start.valid.eq(start & ~checked.fill),
-            readers[0].start.payload.ap.eq(instr.src0),
-            readers[0].start.payload.size.eq(log2_bytes(instr.src0.dtype)),
+            readers[0].start.valid.eq((start & ~checked.fill) | moments.again),
+            readers[0].start.payload.ap.eq(source),
+            readers[0].start.payload.size.eq(log2_bytes(source.dtype)),
             readers[1].start.valid.eq(start & (checked.pair | checked.scalar | checked.given)),
             readers[1].start.payload.ap.eq(instr.src1),
             readers[1].start.payload.size.eq(log2_bytes(instr.src1.dtype)),
@@ -138,6 +146,8 @@ class VectorEngine(wiring.Component):
             *(unit.clear.eq(flush) for unit in (*readers, writer)),
             self.ctl.busy.eq(~front.idle | ~idle | ~readers[0].idle | ~readers[1].idle | ~writer.idle),
         ]
+        with m.If(moments.again):
+            m.d.comb += source.eq(now.issue.instr.src0)
         # scales lie at an offset in the quadrants of the data that they belong to
         with m.If(checked.scale):
             m.d.comb += [
@@ -148,6 +158,11 @@ class VectorEngine(wiring.Component):
             m.d.comb += readers[1].start.payload.ap.part.eq(instr.dst.part)
         m.submodules.groups = groups = self.tiles.place(GroupControl, None)
         left = Signal(len(checked.count))
+        # states that are loaded or seeded are there before the update
+        m.d.comb += [
+            late.eq((now.load & (left != 0)) | (now.seed & rnd.busy)),
+            rnd.start.eq(start & checked.seed),
+        ]
         m.d.comb += [
             groups.start.eq(start),
             groups.group.eq(checked.group),
@@ -156,7 +171,9 @@ class VectorEngine(wiring.Component):
         ]
         with m.If(start):
             m.d.sync += left.eq(checked.count)
-        self._lanes(m, now, readers, writer, have_scalar, flush, groups, left, start, instr.imm0, idle)
+        self._lanes(
+            m, now, readers, writer, have_scalar, flush, groups, moments, rnd, left, start, instr.imm0, idle
+        )
         self._faults(m, front, now, readers, writer, idle, flush, dead)
         return m
 
@@ -169,6 +186,8 @@ class VectorEngine(wiring.Component):
         have_scalar: Signal,
         flush: Signal,
         groups: Any,
+        moments: Any,
+        rnd: Any,
         left: Signal,
         start: Signal,
         first_number: Value,
@@ -188,17 +207,29 @@ class VectorEngine(wiring.Component):
         second_ok = Mux(now.pair, second.valid, ~now.scalar | have_scalar)
         taken = Signal()
         rank = self._ranking(m, now, readers, idle, start | flush)
-        moves = self._moving(m, now, readers, idle, start | flush)
+        shape = ShuffleConfig(partitions=p, quadrant=self.config.quadrant)
+        m.submodules.moves = moves = self.tiles.place(Shuffle, shape)
+        lead_moves(m, moves, now, first, idle, start | flush)
+        lead_moments(m, moments, now, idle, start | flush, fire, first.payload.last, (credit != 0) & ~flush)
+        lead_random(m, rnd, now, self.ctl.clear, fire, first.payload.data)
         there = Mux(now.fill, left != 0, first.valid)
+        one_each = ~now.listed & ~now.moments & ~now.load & ~now.transpose
         m.d.comb += [
             fire.eq(
-                there & second_ok & (credit != 0) & (pace == 0) & ~flush & ~now.reduce & ~now.scan & rank.open
+                there
+                & second_ok
+                & (credit != 0)
+                & (pace == 0)
+                & ~flush
+                & ~now.reduce
+                & ~now.scan
+                & rank.open
+                & moments.open
+                & rnd.open
             ),
             four.eq(now.scale | now.pack),
             ends.eq(~four | turn.all()),
-            enters.eq(
-                (fire & ends & ~now.listed & ~now.transpose) | groups.result | rank.result | moves.result
-            ),
+            enters.eq((fire & ends & one_each) | groups.result | rank.result | moments.result | moves.result),
             rank.element.eq(fire),
             moves.element.eq(fire),
             *(unit.room.eq((credit != 0) & ~flush) for unit in (rank, moves)),
@@ -259,8 +290,16 @@ class VectorEngine(wiring.Component):
             m.submodules[f"lane{i}"] = lane = self.tiles.place(VectorLane, LaneConfig())
             operand = Mux(now.pack, mx.factor[i // MX_ROWS], second.payload.data[i])
             m.d.comb += [
-                lane.a.eq(Mux(now.fill, instr.imm0, Mux(moving, moves.o[i], first.payload.data[i]))),
-                lane.b.eq(Mux(imm, instr.imm0, Mux(now.scalar, scalar[i], operand))),
+                lane.a.eq(
+                    Mux(
+                        now.fill,
+                        Mux(now.random, rnd.o[i], instr.imm0),
+                        Mux(moving, moves.o[i], first.payload.data[i]),
+                    )
+                ),
+                lane.b.eq(
+                    Mux(imm, Mux(now.drop, rnd.keep[i], instr.imm0), Mux(now.scalar, scalar[i], operand))
+                ),
                 lane.c.eq(Mux(now.second | now.rank, instr.imm0, instr.imm1)),
                 lane.second.eq(now.second),
                 lane.reverse0.eq(instr.flags[reverse0] & ~now.choose & ~now.select),
@@ -277,8 +316,11 @@ class VectorEngine(wiring.Component):
                 lane.span.low.eq(scalar[i]),
                 lane.span.high.eq(high[i]),
                 lane.rank.eq(rank.control),
+                lane.moments.eq(moments.control),
                 lane.reverse1.eq(instr.flags[reverse0 + 1]),
-                lane.a_dtype.eq(Mux(now.fill, FP32_CODE, instr.src0.dtype)),
+                lane.a_dtype.eq(
+                    Mux(now.fill, Mux(now.random, DType.UINT32.value, FP32_CODE), instr.src0.dtype)
+                ),
                 lane.b_dtype.eq(Mux(imm | now.pack, FP32_CODE, instr.src1.dtype)),
                 lane.o_dtype.eq(instr.dst.dtype),
                 lane.op0.eq(Mux(now.pack, AluOp.MUL.value, instr.op0)),
@@ -291,7 +333,9 @@ class VectorEngine(wiring.Component):
                 mx.exps[i].eq(lane.exp),
                 mx.raws[i].eq(Mux(blank[i // MX_ROWS], 0, lane.o)),
             ]
-            outs.append(Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], lane.o)))
+            outs.append(
+                Mux(now.scale, mx.scale[i], Mux(now.pack, mx.word[i], Mux(now.drop & lane.zero, 0, lane.o)))
+            )
             skips.append(
                 Mux(now.scale, mx.skip[i], now.choose & (lane.zero ^ instr.flags[reverse0])) | moves.stays[i]
             )
@@ -355,20 +399,6 @@ class VectorEngine(wiring.Component):
             rank.last.eq(readers[0].out.payload.last),
         ]
         return rank
-
-    def _moving(self, m: Module, now: Any, readers: list[Any], idle: Signal, restart: Value) -> Any:
-        """What takes elements to other lanes before they enter their own."""
-        shape = ShuffleConfig(partitions=self.config.partitions, quadrant=self.config.quadrant)
-        m.submodules.moves = moves = self.tiles.place(Shuffle, shape)
-        m.d.comb += [
-            moves.start.eq(restart),
-            moves.shuffle.eq(now.shuffle & ~idle),
-            moves.transpose.eq(now.transpose & ~idle),
-            moves.mask.eq(now.issue.instr.mask),
-            moves.last.eq(readers[0].out.payload.last),
-            *(moves.i[n].eq(readers[0].out.payload.data[n]) for n in range(self.config.partitions)),
-        ]
-        return moves
 
     def _sums(self, m: Module, now: Any, start: Signal, under_way: Signal) -> Signal:
         """What the lanes' accumulators do: a clear makes them +0, an instruction with FRESH its operation's identity."""

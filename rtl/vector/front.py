@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,11 +21,13 @@ from models.elements import (
     VECTOR_OPS,
     WRITABLE,
 )
-from models.formats import FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
+from models.formats import FLOATS, INTS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.fp import COMPARISONS, IDENTITY, PARTIALS
-from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space
+from models.isa import AP_DIMS, AluOp, Flag, Opcode, Space, StateOp
+from models.moments import MOMENTS, MOST, TRIPLE
 from models.moves import MOVES, STAYS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, MOST_RANKED, RANKS
+from models.xorwow import ALL, FRACTION, STATE_TYPES, WORDS
 from rtl.access.check import one_of, pattern_ok
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout
@@ -43,7 +45,9 @@ class CheckedLayout(data.StructLayout):
     choose: src1 says which elements are written. reduce: groups of `group` elements give one result each. scan: each result goes into the next. fill: no source, `count` elements.
     exponential, divide: what is done beside the ALUs. select, span: which elements are taken, by src1, by their number. accumulate: results go into the
     accumulators. recall: these are the source. scale, pack: MX_SCALE and MX_CAST, four elements of src0 for one of dst. rank, given, listed: see
-    rtl.vector.top8. shuffle, transpose: see rtl.vector.shuffle.
+    rtl.vector.top8. shuffle, transpose: see
+    rtl.vector.shuffle. moments, triples: see rtl.vector.moments. random: the elements are random words, or states; draws: each takes a word;
+    drop: src0 or a zero; load, seed: of the states.
     """
 
     def __init__(self) -> None:
@@ -72,6 +76,13 @@ class CheckedLayout(data.StructLayout):
                 "listed": unsigned(1),
                 "shuffle": unsigned(1),
                 "transpose": unsigned(1),
+                "moments": unsigned(1),
+                "triples": unsigned(1),
+                "random": unsigned(1),
+                "draws": unsigned(1),
+                "drop": unsigned(1),
+                "load": unsigned(1),
+                "seed": unsigned(1),
                 "group": unsigned(GROUP_BITS),
                 "count": unsigned(SIZE.bits),
             }
@@ -127,12 +138,17 @@ class VectorFront(wiring.Component):
                 *(unit.counts[n].eq(value) for n, value in enumerate(four)),
             ]
             sizes[name] = unit.size
-        copy = one_of(instr.opcode, COPIES) & (instr.dst.dtype == instr.src0.dtype)
+        fills, drop = instr.opcode == Opcode.RANDOM, instr.opcode == Opcode.DROPOUT
+        state = instr.opcode == Opcode.RANDOM_STATE
+        load = state & (instr.op0 == StateOp.LOAD)
+        moves = (one_of(instr.opcode, COPIES) | drop) & (instr.dst.dtype == instr.src0.dtype)
+        copy = moves | state | (fills & one_of(instr.dst.dtype, INTS))
         scan = instr.opcode == Opcode.TENSOR_TENSOR_SCAN
         last = (instr.opcode == Opcode.SCALAR_TENSOR_TENSOR) | scan
         pair = one_of(instr.opcode, (*PAIRS, Opcode.MX_CAST))
         scalar_bit = _bit(Flag.SRC1_SCALAR)
         span, recall = instr.opcode == Opcode.RANGE_SELECT, instr.opcode == Opcode.READ_ACCUMULATOR
+        moments = one_of(instr.opcode, MOMENTS)
         scalar = (instr.flags[scalar_bit] & ~pair) | span
         legal = self._legal(m, instr, sizes, copy, pair, scalar)
         m.d.comb += self.checked.payload.eq(item)
@@ -160,7 +176,7 @@ class VectorFront(wiring.Component):
                         item.scalar.eq(scalar),
                         item.reduce.eq(one_of(instr.opcode, REDUCES)),
                         item.choose.eq(instr.opcode == Opcode.TENSOR_COPY_PREDICATED),
-                        item.fill.eq(one_of(instr.opcode, NO_SOURCE)),
+                        item.fill.eq(one_of(instr.opcode, NO_SOURCE) | (state & ~load)),
                         item.exponential.eq(instr.opcode == Opcode.EXPONENTIAL),
                         item.divide.eq(one_of(instr.opcode, DIVIDES) & (instr.op0 == AluOp.DIVIDE)),
                         item.select.eq(instr.opcode == Opcode.SELECT),
@@ -174,8 +190,15 @@ class VectorFront(wiring.Component):
                         item.listed.eq(one_of(instr.opcode, LISTED)),
                         item.shuffle.eq(instr.opcode == Opcode.STREAM_SHUFFLE),
                         item.transpose.eq(instr.opcode == Opcode.LANE_TRANSPOSE),
-                        item.group.eq(Mux(recall, PARTIALS, sizes["src1"])),
-                        item.count.eq(Mux(recall, PARTIALS, sizes["dst"])),
+                        item.moments.eq(moments),
+                        item.triples.eq(instr.opcode == Opcode.BN_AGGR),
+                        item.group.eq(Mux(recall, PARTIALS, Mux(moments, sizes["src0"], sizes["src1"]))),
+                        item.random.eq(fills | (state & ~load)),
+                        item.draws.eq(fills | drop),
+                        item.drop.eq(drop),
+                        item.load.eq(load),
+                        item.seed.eq(state & (instr.op0 == StateOp.SEED)),
+                        item.count.eq(Mux(recall, PARTIALS, Mux(load, WORDS, sizes["dst"]))),
                     ]
                     m.next = "CHECKED"
             with m.State("CHECKED"):
@@ -214,6 +237,7 @@ class VectorFront(wiring.Component):
             for opcode, flags in VECTOR_OPS.items():
                 with m.Case(opcode.value):
                     m.d.comb += allowed.eq(flags)
+        state = instr.opcode == Opcode.RANDOM_STATE
         rank, given = one_of(instr.opcode, RANKS), one_of(instr.opcode, GIVEN)
         listed, indexes = one_of(instr.opcode, LISTED), instr.opcode == Opcode.FIND_INDEX8
         second = pair | scalar | given
@@ -235,7 +259,8 @@ class VectorFront(wiring.Component):
             (parts >= 1)
             & (parts <= self.config.partitions)
             & ((instr.flags & ~allowed) == 0)
-            & Mux(to_scale, scaling, plain)
+            & Mux(to_scale, scaling, Mux(state, (instr.op0 <= max(StateOp)) & (instr.op1 == 0), plain))
+            & self._random_fields(instr)
             & ~(mx & (parts[: MX_ROWS.bit_length() - 1] != 0))
             & (sums | ~fresh)
             & ~(reduce & ~((instr.axes >= 1) & (instr.axes <= AP_DIMS)))
@@ -246,27 +271,61 @@ class VectorFront(wiring.Component):
             copy | (one_of(dst.dtype, sorted(WRITABLE)) & (fill | one_of(src0.dtype, sorted(READABLE))))
         ) & (~second | (one_of(src1.dtype, sorted(READABLE)) & (~span | (src1.dtype == DType.FP32))))
         element &= ~indexes | one_of(dst.dtype, INDEXES)
+        element &= (instr.opcode != Opcode.DROPOUT) | one_of(dst.dtype, sorted(WRITABLE))
         types = Mux(
             to_scale,
             floats & ((src0.part & quadrant) == 0),
             Mux(to_pack, floats & one_of(dst.dtype, PACKED) & ((dst.part & quadrant) == 0), element),
         )
-        due = Mux(listed, EIGHT, sizes["src0"])
+        moments, triples = one_of(instr.opcode, MOMENTS), instr.opcode == Opcode.BN_AGGR
+        due = Mux(
+            listed,
+            EIGHT,
+            Mux(moments, Mux(triples, MOMENTS[Opcode.BN_AGGR], MOMENTS[Opcode.BN_STATS]), sizes["src0"]),
+        )
         shape = (
             (~recall | (sizes["dst"] == 1))
             & (fill | (Mux(mx, sizes["dst"] << (MX_PACK.bit_length() - 1), sizes["dst"]) == due))
             & (~second | (sizes["src1"] == Mux(span, 2, Mux(scalar, 1, Mux(given, EIGHT, sizes["dst"])))))
+            & (~moments | self._moments(m, sizes["src0"], triples))
             & (~rank | ((sizes["src0"] >= EIGHT) & (sizes["src0"] <= MOST_RANKED)))
             & (~reduce | ((sizes["src1"] != 0) & (sizes["src1"] <= MOST_REDUCED)))
         )
         legal = Signal()
         m.d.comb += legal.eq(
             fields
-            & types
-            & shape
-            & self._moves(instr, sizes["dst"])
+            & Mux(state, self._state(instr, sizes), types & shape & self._moves(instr, sizes["dst"]))
             & self._pattern(m, "dst", dst, parts, to_scale)
             & (fill | self._pattern(m, "src0", src0, parts))
             & (~second | self._pattern(m, "src1", src1, parts, to_pack))
         )
         return legal
+
+    def _random_fields(self, instr: Any) -> Value:
+        """What RANDOM and DROPOUT ask of their fields."""
+        whole = one_of(instr.dst.dtype, INTS)
+        bare = (instr.op0 == 0) & (instr.op1 == 0) & (instr.axes == 0)
+        return ((instr.opcode != Opcode.RANDOM) | Mux(whole, bare, instr.axes <= FRACTION)) & (
+            (instr.opcode != Opcode.DROPOUT) | (instr.imm0 <= ALL)
+        )
+
+    def _state(self, instr: Any, sizes: dict[str, Value]) -> Value:
+        """Sizes and types of a RANDOM_STATE's patterns, of which it uses one or none."""
+        ok: Value = C(1, 1)
+        for name, op in (("dst", StateOp.STORE), ("src0", StateOp.LOAD)):
+            used = instr.op0 == op
+            words = (sizes[name] == WORDS) & one_of(getattr(instr, name).dtype, STATE_TYPES)
+            ok &= Mux(used, words, sizes[name] == 0)
+        return ok
+
+    def _moments(self, m: Module, size: Value, triples: Value) -> Value:
+        """Whether BN_STATS and BN_AGGR go through that many elements."""
+        most = max(MOST.values())
+        # modulo 3 a number is the sum of its digits to the base of 4, which is below 32 here; so is that
+        low = size[: most.bit_length() + most.bit_length() % 2]
+        digits = Signal(5)
+        m.d.comb += digits.eq(sum((low[n : n + 2] for n in range(0, len(low), 2)), start=C(0, 1)))
+        whole = one_of(digits, range(0, 32, TRIPLE))
+        return (size != 0) & Mux(
+            triples, (size <= MOST[Opcode.BN_AGGR]) & whole, size <= MOST[Opcode.BN_STATS]
+        )

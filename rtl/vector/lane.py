@@ -15,7 +15,7 @@ from rtl.fp.extreme import canonical, extreme, is_nan
 from rtl.interfaces import mac_code_bits
 from rtl.lib.delay import Delay, DelayConfig
 from rtl.tiles import ClockedTile, TileLibrary
-from rtl.vector import groups, top8
+from rtl.vector import groups, moments, top8
 from rtl.vector.groups import ALU_LATENCY, OP_BITS, TAG_BITS, ReduceLayout
 
 LATENCY = decode.LATENCY + 2 * ALU_LATENCY + encode.LATENCY
@@ -35,6 +35,13 @@ ONE = 0x3F800000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneConfig:
     """Nothing to choose."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AluConfig:
+    """`chains`: the ALU can also add to a product, and multiply a product."""
+
+    chains: bool = False
 
 
 def comparisons(m: Module, name: str, a: Value, b: Value) -> dict[AluOp, Value]:
@@ -84,11 +91,18 @@ class SpanLayout(data.StructLayout):
 
 
 class VectorAlu(ClockedTile):
-    """o = a op b, or b op a with `reverse`, in FP32, ALU_LATENCY cycles later; `op` (AluOp) and `reverse` are held while results are under way."""
+    """o = a op b, or b op a with `reverse`, in FP32, ALU_LATENCY cycles later; `op` (AluOp) and `reverse` are held while results are under way.
 
-    def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
+    Where it chains: with `chain` and ADD o = c + a * b, rounded twice, c being sampled ALU_LATENCY cycles after a and b, and o coming
+    ALU_LATENCY later; with `again` the product that leaves takes the place of a.
+    """
+
+    def __init__(self, config: AluConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
-        super().__init__({"a": In(32), "b": In(32), "op": In(OP_BITS), "reverse": In(1), "o": Out(32)})
+        chain = {"chain": In(1), "again": In(1), "c": In(32)} if config.chains else {}
+        super().__init__(
+            {"a": In(32), "b": In(32), "op": In(OP_BITS), "reverse": In(1), "o": Out(32)} | chain
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -105,6 +119,11 @@ class VectorAlu(ClockedTile):
             multiplier.b.eq(b),
             other.eq(self._single(m, a, b)),
         ]
+        if self.config.chains:
+            with m.If(self.chain):
+                m.d.comb += [adder.a.eq(multiplier.o), adder.b.eq(self.c)]
+            with m.If(self.again):
+                m.d.comb += multiplier.a.eq(multiplier.o)
         for stage in range(ALU_LATENCY):
             held = Signal(32, name=f"other{stage}", reset_less=True)
             m.d.sync += held.eq(other)
@@ -158,7 +177,8 @@ class VectorLane(ClockedTile):
         span.number op0 span.low and span.number op1 span.high do not both hold.
     sums, mine: the accumulators, and whether this lane's change. recall: they are the elements, see ReduceLayout.tag.
     rank: the list of eight values, with b as values and c as its `other`, see rtl.vector.top8; RANK_LATENCY cycles.
-    All but `a`, `b`, `reduce`, `sums`, `rank`, `span.number` and `divide_start` are held while results are under way.
+    moments: counts, means and variances, see rtl.vector.moments.
+    All but `a`, `b`, `reduce`, `sums`, `rank`, `moments`, `span.number` and `divide_start` are held while results are under way.
     """
 
     def __init__(self, config: LaneConfig, *, tiles: TileLibrary):
@@ -185,6 +205,7 @@ class VectorLane(ClockedTile):
                 "sums": In(SumLayout()),
                 "span": In(SpanLayout()),
                 "rank": In(top8.RankLayout()),
+                "moments": In(moments.MomentLayout()),
                 "o": Out(32),
                 "zero": Out(1),
                 "exp": Out(8),
@@ -198,8 +219,8 @@ class VectorLane(ClockedTile):
             m.submodules[f"decode_{name}"] = unit = self.tiles.place(decode.Decode, decode.DecodeConfig())
             m.d.comb += [unit.raw.eq(raw), unit.dtype.eq(dtype)]
             values.append(unit.o)
-        m.submodules.alu0 = alu0 = self.tiles.place(VectorAlu, self.config)
-        m.submodules.alu1 = alu1 = self.tiles.place(VectorAlu, self.config)
+        m.submodules.alu0 = alu0 = self.tiles.place(VectorAlu, AluConfig())
+        m.submodules.alu1 = alu1 = self.tiles.place(VectorAlu, AluConfig(chains=True))
         m.submodules.encode = out = self.tiles.place(encode.Encode, encode.EncodeConfig())
         m.submodules.late = late = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
         m.submodules.past = past = self.tiles.place(Delay, DelayConfig(width=32, cycles=ALU_LATENCY))
@@ -212,7 +233,7 @@ class VectorLane(ClockedTile):
         with m.If(ctl.state):
             m.d.sync += held.eq(alu1.o)
         state = Mux(ctl.begin, ctl.identity, held)
-        partial, even_partial, halves = self._partials(m, alu0.o, alu1.o)
+        partial, even_partial, halves, partials = self._partials(m, alu0.o, alu1.o)
         sums = self._accumulators(m, alu1.o)
         m.submodules.top8 = eight = self.tiles.place(top8.Top8, None)
         m.d.comb += [
@@ -223,8 +244,9 @@ class VectorLane(ClockedTile):
             eight.control.eq(self.rank),
         ]
         element = Mux(self.recall, sums[ctl.tag], Mux(self.rank.on, eight.o, values[0]))
+        m.submodules.moments = own = self.tiles.place(moments.Moments, None)
         # what the second ALU works on
-        first = self._first(m, alu0.o, values, late.o)
+        first, quotient = self._first(m, alu0.o, values, late.o, own)
         m.d.comb += [
             alu0.a.eq(Mux(ctl.scan, state, Mux(ctl.on & ctl.pad, ctl.identity, element))),
             alu0.b.eq(Mux(ctl.scan, values[0], Mux(ctl.on, partial, Mux(self.second, self.c, values[1])))),
@@ -250,11 +272,31 @@ class VectorLane(ClockedTile):
             self.zero.eq(zero.o),
             raw.i.eq(self.a),
             self.o.eq(Mux(self.copy, raw.o, out.raw)),
+            own.x.eq(values[0]),
+            own.first.eq(alu0.o),
+            own.quotient.eq(quotient),
+            *(own.sums[n].eq(partial) for n, partial in enumerate(partials)),
+            own.control.eq(self.moments),
+            alu1.chain.eq(self.moments.on),
+            alu1.again.eq(self.moments.again),
+            alu1.c.eq(own.addend),
         ]
+        with m.If(self.moments.on):
+            m.d.comb += [
+                alu0.a.eq(own.a),
+                alu0.b.eq(own.b),
+                alu0.op.eq(self.moments.op),
+                alu1.b.eq(own.factor),
+                alu1.op.eq(AluOp.ADD.value),
+                # results come from the registers, past the second ALU
+                out.x.eq(past.o),
+            ]
         return m
 
-    def _first(self, m: Module, alu: Value, values: list[Value], late: Value) -> Signal:
-        """The first operation's result: the first ALU's, or that of a unit beside it."""
+    def _first(
+        self, m: Module, alu: Value, values: list[Value], late: Value, own: Any
+    ) -> tuple[Signal, Value]:
+        """The first operation's result: the first ALU's, or that of a unit beside it; and the divider's. `own`: rtl.vector.moments."""
         m.submodules.exponential = exp = self.tiles.place(
             exponential.Exponential, exponential.ExponentialConfig()
         )
@@ -272,18 +314,20 @@ class VectorLane(ClockedTile):
         m.d.comb += [
             exp.x.eq(alu),
             exp.on.eq(self.exponential),
-            div.start.eq(self.divide_start),
+            div.start.eq(self.divide_start | self.moments.divide),
             div.a.eq(Mux(self.reverse0, values[1], values[0])),
             div.b.eq(Mux(self.reverse0, values[0], values[1])),
             within.i.eq(inside[0] & inside[1]),
             taken.eq(Mux(self.within, within.o, ~self.select | (late[:31].any() ^ self.flip))),
             first.eq(Mux(taken, alu, self.c)),
         ]
+        with m.If(self.moments.on):
+            m.d.comb += [div.a.eq(own.a), div.b.eq(own.b)]
         with m.If(self.exponential):
             m.d.comb += first.eq(exp.o)
         with m.If(self.divide):
             m.d.comb += first.eq(div.o)
-        return first
+        return first, div.o
 
     def _accumulators(self, m: Module, second: Value) -> Array:
         """The lane's accumulators; +0 after reset, as all state that a program can see."""
@@ -296,19 +340,25 @@ class VectorLane(ClockedTile):
                 m.d.sync += total.eq(second)
         return Array(sums)
 
-    def _partials(self, m: Module, first: Value, second: Value) -> tuple[Value, Value, list[Signal]]:
-        """A reduction's running values: the entering element's own, the one before the leaving one, and both halves of a group."""
-        ctl = self.reduce
+    def _partials(
+        self, m: Module, first: Value, second: Value
+    ) -> tuple[Value, Value, list[Signal], list[Signal]]:
+        """A reduction's running values: the entering element's own, the one before the leaving one, both halves of a group, and all."""
+        ctl, other = self.reduce, self.moments
         partials = [Signal(32, name=f"partial{n}", reset_less=True) for n in range(PARTIALS)]
         halves = [Signal(32, name=f"half{n}", reset_less=True) for n in range(2)]
         for n, partial in enumerate(partials):
             with m.If(ctl.put & (ctl.put_tag == n)):
                 m.d.sync += partial.eq(first)
+            with m.If(other.begin):
+                m.d.sync += partial.eq(moments.NOTHING)
+            with m.Elif(other.put & (other.put_tag == n)):
+                m.d.sync += partial.eq(second)
         for n, half in enumerate(halves):
             with m.If(ctl.keep & (ctl.half == n)):
                 m.d.sync += half.eq(second)
         own = Mux(ctl.fresh, ctl.identity, Array(partials)[ctl.tag])
-        return own, Mux(ctl.put_tag[-1], partials[2], partials[0]), halves
+        return own, Mux(ctl.put_tag[-1], partials[2], partials[0]), halves, partials
 
 
 FP32_CODE = C(DType.FP32.value, mac_code_bits())

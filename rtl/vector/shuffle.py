@@ -211,3 +211,15 @@ class Shuffle(ClockedTile):
                 *(self.o[first + n].eq(unit.o[n]) for n in range(q)),
             ]
         return m
+
+
+def lead_moves(m: Module, unit: Any, now: Any, elements: Any, idle: Value, restart: Value) -> None:
+    """What a Shuffle is told: the instruction that runs, and the elements that come for it."""
+    m.d.comb += [
+        unit.start.eq(restart),
+        unit.shuffle.eq(now.shuffle & ~idle),
+        unit.transpose.eq(now.transpose & ~idle),
+        unit.mask.eq(now.issue.instr.mask),
+        unit.last.eq(elements.payload.last),
+        *(i.eq(x) for i, x in zip(unit.i, elements.payload.data, strict=True)),
+    ]

@@ -8,7 +8,7 @@ from models import assembly
 from models.config import ChipConfig
 from models.image import Image
 from sim.fuzz.check import Outcome, check, program
-from sim.fuzz.ops import Op
+from sim.fuzz.operands import Op
 from sim.fuzz.shrink import shrink
 
 OUT = Path(__file__).parent.parent.parent / "build" / "fuzz"

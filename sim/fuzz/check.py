@@ -10,7 +10,8 @@ from models.image import Image
 from models.isa import ErrorCode
 from models.machine import Core, ErrorRecord, Machine
 from sim.fuzz.mistakes import CODES, spoil
-from sim.fuzz.ops import Generator, Op
+from sim.fuzz.operands import Op
+from sim.fuzz.ops import Generator
 from sim.fuzz.schedule import build
 from sim.run import CoreResult, run_image
 

@@ -59,7 +59,7 @@ def _small(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
         "op0": rng.randint(100, 255),
         # LOAD_STATIONARY knows no flag but DOUBLE_ROW, and a MATMUL's is that of its load
         "flags": 2 if word[0] == Opcode.LOAD_STATIONARY else raw_fields(word)["flags"] ^ 128,
-        "axes": rng.choice([0, 5, 255]),
+        "axes": 255 if word[0] == Opcode.RANDOM else rng.choice([0, 5, 255]),
         "mask": rng.randint(config.quadrant, 254) << 8 * rng.randrange(config.quadrant),
     }
     options = [(0, _FIELDS[n], v) for n, v in values.items() if n in used]
@@ -67,7 +67,12 @@ def _small(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
 
 
 def _operand(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) -> list[Change]:
-    aps = [n for n in isa.OPS[Opcode(word[0])].aps if n != "src1"]
+    # of a RANDOM_STATE one pattern or both have no elements, and so no address
+    aps = [
+        n
+        for n in isa.OPS[Opcode(word[0])].aps
+        if n != "src1" and all(raw_ap(word, n)[f"count{d}"] for d in range(4))
+    ]
     if not aps:
         return []
     name = rng.choice(aps)

@@ -1,14 +1,11 @@
 """Random operations: legal instructions whose operands lie in slots, so that a schedule can tell which depend on which."""
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from models import addressing, isa
 from models.access import AccessPattern
-from models.config import ChipConfig
 from models.elements import (
     ALU_OPS,
     DIVIDES,
@@ -19,92 +16,31 @@ from models.elements import (
     READABLE,
     REDUCES,
     VECTOR_OPS,
-    WRITABLE,
 )
 from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.functions import ActFunc
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, affine
 from models.isa import AluOp, Cond, Engine, Flag, Opcode, RegOp, Space
+from models.moments import MOMENTS, TRIPLE
 from models.moves import MOVES
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
-from sim.fuzz.contents import CORNERS
+from models.xorwow import RANDOMS
 from sim.fuzz.moves import move
-
-SLOT_BYTES = 512
-"""Bytes of a slot in each partition (of a memory slot: in each of its rows)."""
-SBUF_SLOTS, PSUM_SLOTS, MEMORY_SLOTS = 6, 4, 4
-MEMORY_BASE = 0x40000
-SCRATCH = 14
-"""Register that a loop or a dynamic address uses; the others hold what random REGISTERs leave."""
-
-Slot = tuple[str, int]
-"""("sbuf" | "psum" | "memory", number)."""
+from sim.fuzz.numbers import RandomNumbers
+from sim.fuzz.operands import MEMORY_SLOTS, SCRATCH, SLOT_BYTES, Op, Part, Slot, memory_slot
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One instruction of an operation."""
-
-    opcode: Opcode
-    fields: dict[str, int] = field(default_factory=dict)
-    aps: dict[str, AccessPattern] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """Instructions of one engine that belong together, what they read and write, and `turns`: how often a loop runs them.
-
-    `step` (bytes) moves the addresses of dst and src0 with every turn.
-    """
-
-    engine: Engine
-    parts: tuple[Part, ...]
-    reads: frozenset[Slot] = frozenset()
-    writes: frozenset[Slot] = frozenset()
-    turns: int = 1
-    step: int = 0
-
-    @property
-    def is_dma(self) -> bool:
-        """Whether it is done by the DMA, beside its engine."""
-        return self.parts[0].opcode == Opcode.DMA
-
-    @property
-    def is_control(self) -> bool:
-        """Whether only the sequencer sees it."""
-        return self.parts[0].opcode in isa.CONTROL
-
-    def __str__(self) -> str:
-        names = "+".join(p.opcode.name for p in self.parts)
-        return f"{self.engine.name.lower()}: {names}" + (f" x {self.turns}" if self.turns > 1 else "")
-
-
-def memory_slot(config: ChipConfig, number: int) -> int:
-    """Byte address of a memory slot: P rows of SLOT_BYTES."""
-    return MEMORY_BASE + number * config.partitions * SLOT_BYTES
-
-
-class Generator:
-    """Random operations for `config`, from `rng`. Raises ValueError when the configuration's memories do not hold the slots."""
-
-    def __init__(self, config: ChipConfig, rng: random.Random):
-        self.config, self.rng = config, rng
-        for key, size, slots in (
-            ("sbuf.bytes_per_partition", config.sbuf.bytes_per_partition, SBUF_SLOTS),
-            ("psum.banks * psum.bank_bytes", config.psum.bytes_per_partition, PSUM_SLOTS),
-        ):
-            if size < slots * SLOT_BYTES:
-                raise ValueError(
-                    f"{key} must be at least {slots * SLOT_BYTES} for random programs, not {size}"
-                )
+class Generator(RandomNumbers):
+    """Random operations of all kinds."""
 
     def ops(self, count: int) -> list[Op]:
         """`count` operations of all kinds."""
         kinds: list[tuple[int, Callable[[], Op]]] = [
             (5, self._vector),
             (1, self._mx),
+            (1, self._random),
             (2, self._activate),
             (2, self._gpsimd),
             (3, self._matmul),
@@ -115,78 +51,10 @@ class Generator:
         weights = [w for w, _ in kinds]
         return [self.rng.choices([k for _, k in kinds], weights)[0]() for _ in range(count)]
 
-    # --- operands --------------------------------------------------------------------------------------------
-    def _slot(self, *, space: Space | None = None, apart: frozenset[Slot] = frozenset()) -> Slot:
-        names = [("sbuf", n) for n in range(SBUF_SLOTS)] if space != Space.PSUM else []
-        names += [("psum", n) for n in range(PSUM_SLOTS)] if space != Space.SBUF else []
-        return self.rng.choice([s for s in names if s not in apart])
-
-    def _part(self, parts: int) -> int:
-        quarter = self.config.partitions // 4
-        return self.rng.choice(
-            [q * quarter for q in range(4) if q * quarter + parts <= self.config.partitions]
-        )
-
-    def _dims(self, size: int) -> list[tuple[int, int]]:
-        """One to four (stride, count) pairs of `size` elements, dense or not."""
-        rng = self.rng
-        counts = []
-        for _ in range(rng.randint(0, 3)):
-            counts.append(rng.choice([d for d in range(1, size + 1) if size % d == 0]))
-            size //= counts[-1]
-        counts.append(size)
-        rng.shuffle(counts)
-        if rng.random() < 0.5:
-            strides: list[int] = []
-            step = rng.choice([1, 1, -1])
-            for count in reversed(counts):
-                strides.insert(0, step)
-                step *= count
-        else:
-            strides = [rng.choice([0, 1, 2, 3, -1, rng.randint(-20, 20)]) for _ in counts]
-        return list(zip(strides, counts, strict=True))
-
-    def _pattern(
-        self, slot: Slot, size: int, dtype: DType, part: int, *, room: int = 0, four: bool = False
-    ) -> AccessPattern:
-        """Elements inside a slot, with `room` bytes behind them."""
-        kind, number = slot
-        space, width = (Space.SBUF if kind == "sbuf" else Space.PSUM), dtype_bytes(dtype)
-        dims: list[tuple[int, int]]
-        for _ in range(50):
-            dims = self._dims(size)
-            if four:
-                dims = [(0, 1)] * (4 - len(dims)) + dims
-            offsets = AccessPattern(0, dtype, tuple(dims)).addresses()
-            low, high = int(offsets.min()), int(offsets.max())
-            if high - low + width + room <= SLOT_BYTES:
-                break
-        else:
-            dims, low, high = [(1, size)], 0, (size - 1) * width
-        start = self.rng.randrange(0, (SLOT_BYTES - room - width - (high - low)) // width + 1) * width
-        return AccessPattern(number * SLOT_BYTES + start - low, dtype, tuple(dims), space, part)
-
-    def _size(self) -> int:
-        return self.rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 30, 36, 48, 64])
-
-    def _imm(self) -> int:
-        rng = self.rng
-        if rng.random() < 0.3:
-            return rng.choice(CORNERS)
-        return rng.getrandbits(1) << 31 | rng.randint(118, 136) << 23 | rng.getrandbits(23)
-
-    def _types(self) -> tuple[DType, DType]:
-        """Of a destination and of a source."""
-        rng = self.rng
-        if rng.random() < 0.7:
-            common = [DType.FP32, DType.FP32, DType.BF16]
-            return rng.choice(common), rng.choice(common)
-        return rng.choice(sorted(WRITABLE)), rng.choice(sorted(READABLE))
-
     # --- kinds -----------------------------------------------------------------------------------------------
     def _vector(self) -> Op:
         rng = self.rng
-        opcode = rng.choice([op for op in VECTOR_OPS if op not in MX_OPS])
+        opcode = rng.choice([op for op in VECTOR_OPS if op not in (*MX_OPS, *RANDOMS)])
         parts, size = rng.randint(1, self.config.partitions), self._size()
         fields = {"parts": parts, "imm0": self._imm(), "imm1": self._imm()} | self._operations(opcode)
         flags = fields["flags"]
@@ -197,6 +65,8 @@ class Generator:
             fields["parts"] = parts
         if opcode in RANKS:
             size = max(size, EIGHT)
+        if opcode == Opcode.BN_AGGR:
+            size = rng.randint(1, 20) * TRIPLE
         if opcode == Opcode.FIND_INDEX8:
             d_type = rng.choice(INDEXES)
         if opcode == Opcode.TENSOR_REDUCE:
@@ -208,8 +78,7 @@ class Generator:
         if opcode not in NO_SOURCE:
             used["src0"] = self._pattern(source, size, s_type, self._part(parts), room=room, four=True)
             reads.add(source)
-            if opcode in LISTED:
-                count = EIGHT
+            count = MOMENTS.get(opcode, EIGHT if opcode in LISTED else count)
             if opcode == Opcode.TENSOR_REDUCE:
                 count = used["src0"].outer(fields["axes"])
         extra = 2 if opcode == Opcode.RANGE_SELECT else int(bool(flags & Flag.SRC1_SCALAR))
@@ -374,21 +243,6 @@ class Generator:
             frozenset({source}),
             frozenset({place, target}),
         )
-
-    def _looped(
-        self,
-        engine: Engine,
-        opcode: Opcode,
-        fields: dict[str, int],
-        aps: dict[str, AccessPattern],
-        reads: frozenset[Slot],
-        target: Slot,
-        room: int,
-    ) -> Op:
-        turns = self.rng.randint(2, 4) if room else 1
-        step = self.rng.choice([0, 4, 8]) if room else 0
-        part = Part(opcode, {k: int(v) for k, v in fields.items() if k in isa.OPS[opcode].fields}, aps)
-        return Op(engine, (part,), reads, frozenset({target}), turns, step)
 
     def _matmul(self) -> Op:
         """Weights, and one to three matmuls through them, all of them double rows or none."""

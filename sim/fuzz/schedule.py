@@ -8,7 +8,7 @@ from models.image import Image
 from models.isa import Cond, Engine, Opcode, RegOp, Space
 from models.program import Program, Semaphore, Stream, Wait
 from sim.fuzz.contents import contents
-from sim.fuzz.ops import (
+from sim.fuzz.operands import (
     MEMORY_SLOTS,
     PSUM_SLOTS,
     SBUF_SLOTS,

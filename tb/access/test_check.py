@@ -14,8 +14,9 @@ from rtl.access.check import one_of, pattern_ok
 from rtl.interfaces import ApLayout
 from tb.gpsimd.instructions import random_instruction
 from tb.lib.simulate import rng, simulate
-from tb.vector.instructions import CONFIG, new_core
+from tb.vector.instructions import new_core
 from tb.vector.mistakes import put_ap
+from tb.vector.operands import CONFIG
 
 
 class Checked(wiring.Component):

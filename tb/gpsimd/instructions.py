@@ -11,18 +11,18 @@ from models.formats import PACKED, DType, dtype_bytes
 from models.fp import COMPARISONS
 from models.gpsimd import GPSIMD_OPS, INDICES, REDUCING, WORDS
 from models.isa import Flag, Opcode, Space
-from tb.vector.instructions import (
+from tb.vector.mistakes import put_ap, put_small
+from tb.vector.operands import (
     CONFIG,
     READABLE,
     SIZES,
     WRITABLE,
-    _apart,
-    _counts,
+    disjoint,
     fp32_bits,
+    random_counts,
     random_pattern,
     random_update,
 )
-from tb.vector.mistakes import put_ap, put_small
 
 APS = {
     Opcode.IOTA: ("dst",),
@@ -45,7 +45,7 @@ def apart(size: int, dtype: DType, parts: int, *others: AccessPattern) -> Access
     """A pattern in SBUF that shares no byte with `others`."""
     while True:
         ap = local(size, dtype, parts)
-        if all(_apart(other, ap) for other in others):
+        if all(disjoint(other, ap) for other in others):
             return ap
 
 
@@ -57,7 +57,7 @@ def numbers(size: int) -> AccessPattern:
         for _ in range(4)
     ]
     start = random.getrandbits(32) if wide else random.randint(-20, 20) & 0xFFFFFFFF
-    return AccessPattern(start, DType.FP32, tuple(zip(steps, _counts(size), strict=True)))
+    return AccessPattern(start, DType.FP32, tuple(zip(steps, random_counts(size), strict=True)))
 
 
 def random_instruction(

@@ -17,8 +17,9 @@ from models.machine import Core
 from sim.runner import params
 from tb.gpsimd.instructions import APS, illegal, plant, random_instruction
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import CONFIG, new_core, random_contents
+from tb.vector.instructions import new_core
 from tb.vector.mistakes import put_ap
+from tb.vector.operands import CONFIG, random_contents
 
 OTHERS = tuple(o for o in GPSIMD_OPS if o != Opcode.LOCAL_GATHER)
 """Opcodes that take any contents."""

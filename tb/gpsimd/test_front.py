@@ -10,8 +10,9 @@ from rtl.gpsimd.front import GpsimdFront
 from rtl.tiles import TileLibrary
 from tb.gpsimd.instructions import illegal, random_instruction
 from tb.lib.simulate import rng, simulate
-from tb.vector.instructions import CONFIG, Judge, LegalError, new_core
+from tb.vector.instructions import Judge, LegalError, new_core
 from tb.vector.mistakes import mutated
+from tb.vector.operands import CONFIG
 
 KINDS = {
     "iota": Opcode.IOTA,

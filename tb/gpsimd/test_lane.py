@@ -12,7 +12,7 @@ from rtl.gpsimd.gather import SLOTS
 from rtl.gpsimd.lane import LATENCY, VALUE_LATENCY, GpsimdLane
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
-from tb.vector.instructions import READABLE, WRITABLE, fp32_bits
+from tb.vector.operands import READABLE, WRITABLE, fp32_bits
 
 
 def one(value):

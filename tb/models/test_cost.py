@@ -92,6 +92,14 @@ def fills(n, group, parts, function):
         Opcode.LANE_TRANSPOSE: lambda p: p.vector.lane_transpose(
             *(row(at, FP32, p.config.quadrant * -(-n // 40)) for at in (4096, 0)), parts=p.config.quadrant
         ),
+        Opcode.BN_STATS: lambda p: p.vector.bn_stats(row(4096, FP32, 6), a, **kwargs),
+        Opcode.BN_AGGR: lambda p: p.vector.bn_aggr(row(4096, FP32, 2), row(0, FP32, 3 * n), **kwargs),
+        Opcode.RANDOM: lambda p: p.vector.random(dst, -1.0, 1.0, **kwargs),
+        "random bits": lambda p: p.vector.random_bits(row(4096, DType.UINT16, n), **kwargs),
+        Opcode.DROPOUT: lambda p: p.vector.dropout(dst, a, 0.25, **kwargs),
+        Opcode.RANDOM_STATE: lambda p: p.vector.store_random_state(row(4096, DType.UINT32, 6), **kwargs),
+        "load state": lambda p: p.vector.load_random_state(row(4096, DType.UINT32, 6), **kwargs),
+        "seed": lambda p: p.vector.seed_random(n, **kwargs),
         Opcode.MX_SCALE: lambda p: p.vector.mx_scale(row(4096, E8M0, n), four, DType.E4M3X4, parts=8),
         Opcode.MX_CAST: lambda p: p.vector.mx_cast(row(4096, DType.E4M3X4, n), four, scales, parts=8),
         Opcode.ACTIVATE: lambda p: p.scalar.activate(

@@ -19,19 +19,19 @@ from models.scalar import SCALAR_OPS
 from rtl.scalar.lane import SLOTS
 from sim.runner import params
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import (
+from tb.vector.instructions import new_core
+from tb.vector.mistakes import put_ap, put_small
+from tb.vector.operands import (
     CONFIG,
     READABLE,
     SIZES,
     WRITABLE,
-    _source,
     fp32_bits,
-    new_core,
+    other_source,
     random_contents,
     random_pattern,
     random_update,
 )
-from tb.vector.mistakes import put_ap, put_small
 
 OVERHEAD = 45
 """Cycles that an instruction may take beside its steps, where memories grant at once."""
@@ -49,7 +49,7 @@ def random_instruction(function: ActFunc | None = None, size: int | None = None)
         d_type, s_type = (random.choice([DType.FP32, DType.BF16, DType.FP16]) for _ in range(2))
     in_place = random.random() < 0.2 and s_type in WRITABLE
     dst = random_pattern(n, s_type if in_place else d_type, parts, distinct=in_place)
-    aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+    aps = {"dst": dst, "src0": dst if in_place else other_source(n, s_type, parts, dst)}
     tame = random.random() < 0.5
     fields = {
         "parts": parts,
@@ -61,7 +61,7 @@ def random_instruction(function: ActFunc | None = None, size: int | None = None)
     }
     if random.random() < 0.4:
         fields["flags"] |= int(Flag.SRC1_SCALAR)
-        aps["src1"] = _source(1, DType.FP32, parts, dst)
+        aps["src1"] = other_source(1, DType.FP32, parts, dst)
     return encoding.encode(encoding.Instruction(Opcode.ACTIVATE, fields | random_update(), aps))
 
 

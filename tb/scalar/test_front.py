@@ -10,7 +10,8 @@ from rtl.scalar.front import ScalarFront
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 from tb.scalar.tb_engine import illegal, random_instruction, run
-from tb.vector.instructions import CONFIG, Judge, LegalError, new_core
+from tb.vector.instructions import Judge, LegalError, new_core
+from tb.vector.operands import CONFIG
 
 
 def test_legal_or_not_as_the_model_says():

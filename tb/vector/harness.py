@@ -14,18 +14,10 @@ from models import encoding
 from models.access import AccessPattern
 from models.formats import DType
 from models.isa import Engine, ErrorCode, Opcode
+from models.xorwow import seeded
 from tb.lib.lane_memory import LaneMemory, LanePorts
-from tb.vector.instructions import (
-    CONFIG,
-    Prefix,
-    block_of,
-    execute,
-    new_core,
-    random_contents,
-    range_faults,
-    read_first,
-    results,
-)
+from tb.vector.instructions import Prefix, block_of, execute, new_core, range_faults, read_first, results
+from tb.vector.operands import CONFIG, random_contents
 
 U8 = NDArray[np.uint8]
 MAX_OVERHEAD = 25
@@ -50,6 +42,8 @@ class Harness:
             {f"{name}_w": memory for name, memory in spaces.items()},
         )
         self.core, self.prefix = new_core(), new_core(Prefix)
+        self.cleared = self.core.accumulators, self.core.random
+        """The model's accumulators and random states at the last clear, before they were forgotten."""
         self.queue: deque[bytes] = deque()
         self.sent: deque[tuple[bytes, int]] = deque()
         self.offered: int | None = None
@@ -123,7 +117,9 @@ class Harness:
         self.ports.settle()
         if clear:
             self.dead, self.calm = False, 0
+            self.cleared = self.core.accumulators.copy(), self.core.random.copy()
             self.core.accumulators[:] = 0
+            self.core.random[:] = seeded(0, CONFIG.partitions)
             self.update_refused = None
         self.cycle_count += 1
 
@@ -194,14 +190,18 @@ class Harness:
                 text = f"{name}{at} is {mine[tuple(at)]:#x}, not {model[tuple(at)]:#x}"
                 raise AssertionError(f"{text} after {describe(word)}")
 
-    def left_by_prefix(self, word: bytes) -> int:
-        """How many elements of an instruction that was stopped have been written. Fails when memory is none of those states."""
+    def left_by_prefix(self, word: bytes, *, cleared: bool = False) -> int:
+        """How many elements of an instruction that was stopped have been written. Fails when memory is none of those states.
+
+        `cleared`: by a clear, which has changed more than memory.
+        """
+        sums, states = self.cleared if cleared else (self.core.accumulators, self.core.random)
         faults = range_faults(word)
         dst_size = results(word)
         most = min([dst_size, *faults.values()])
         for limit in range(most + 1):
             self.prefix.sbuf[:], self.prefix.psum[:] = self.core.sbuf, self.core.psum
-            self.prefix.accumulators[:] = self.core.accumulators
+            self.prefix.accumulators[:], self.prefix.random[:] = sums, states
             self.prefix.limit, self.prefix.results = limit, dst_size  # type: ignore[attr-defined]
             self.prefix.whole, self.prefix.block = read_first(word), block_of(word)  # type: ignore[attr-defined]
             if limit:

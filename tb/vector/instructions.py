@@ -7,32 +7,30 @@ from numpy.typing import NDArray
 
 from models import encoding, isa
 from models.access import AccessPattern
-from models.config import ChipConfig, MemoryConfig, PsumConfig, SbufConfig
 from models.elements import ALU_OPS, COPIES, DIVIDES, NO_OP0, NO_OP1, NO_SOURCE, PAIRS, VECTOR_OPS
 from models.fault import Fault
-from models.formats import FLOATS, INTS, PACKED, DType, MxRule, dtype_bytes
+from models.formats import FLOATS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
 from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
+from models.moments import MOMENTS
 from models.moves import MOVES, STAYS, mask_field
 from models.mx import MX_OPS
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
+from models.xorwow import RANDOMS
+from tb.vector import moments, randoms
+from tb.vector.operands import (
+    CONFIG,
+    READABLE,
+    SIZES,
+    WRITABLE,
+    disjoint,
+    fp32_bits,
+    other_source,
+    random_pattern,
+    random_update,
+)
 
-CONFIG = ChipConfig(
-    name="vector",
-    partitions=8,
-    cores=1,
-    sbuf=SbufConfig(bytes_per_partition=1024, banks=4),
-    psum=PsumConfig(banks=2, bank_bytes=256),
-    memory=MemoryConfig(bytes=65536),
-)
-SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 30, 36, 48, 64)
-READABLE = (*FLOATS, *INTS, DType.E8M0)
-WRITABLE = (*FLOATS, *INTS)
-CORNERS = (
-    *(0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F000000, 0x40200000, 0x7F7FFFFF, 0x7F800000),
-    *(0x7F800001, 0x7FC00000, 0x43E80000, 0x477FF000, 0x4F000000, 0x4EFFFFFF, 0x42FE0000, 0x33800000),
-)
 SCALARS = (Opcode.TENSOR_SCALAR, Opcode.EXPONENTIAL)
 Partial = tuple[str, int, int]
 """Memory ("sbuf" or "psum"), element index and byte address of a write."""
@@ -94,7 +92,11 @@ def allowed_flags(opcode: Opcode) -> int:
         Opcode.SELECT: int(Flag.REVERSE0) | sums,
         Opcode.RANGE_SELECT: sums,
     }
-    return 0 if opcode in (*MX_OPS, Opcode.FIND_INDEX8) else int(Flag.SATURATE) | own.get(opcode, 0)
+    return (
+        0
+        if opcode in (*MX_OPS, Opcode.FIND_INDEX8, Opcode.RANDOM_STATE)
+        else int(Flag.SATURATE) | own.get(opcode, 0)
+    )
 
 
 def execute(core: Core, word: bytes) -> Fault | None:
@@ -135,7 +137,7 @@ def read_first(word: bytes) -> tuple[str, ...]:
     """Sources that an instruction has read from end to end before it writes its first result."""
     opcode = Opcode(encoding.raw_fields(word)["opcode"])
     values = ("src1",) if opcode in (*GIVEN, Opcode.RANGE_SELECT) else ()
-    return ("src0", *values) if opcode in LISTED else values
+    return ("src0", *values) if opcode in (*LISTED, *MOMENTS) else values
 
 
 def block_of(word: bytes) -> int:
@@ -169,89 +171,11 @@ def range_faults(word: bytes) -> dict[tuple[int, int], int]:
     return out
 
 
-def fp32_bits() -> int:
-    """An FP32 operand: a corner, any bits, or a number of ordinary size."""
-    style = random.random()
-    if style < 0.3:
-        return random.choice(CORNERS) | random.getrandbits(1) << 31
-    if style < 0.5:
-        return random.getrandbits(32)
-    return random.getrandbits(1) << 31 | random.randint(118, 140) << 23 | random.getrandbits(23)
-
-
-def random_contents(shape: tuple[int, int]) -> NDArray[np.uint8]:
-    """Words of FP32 operands, pairs of the same cut to BF16, pairs of FP16 and groups of FP8 corners, small integers, any bits."""
-    words = np.empty((shape[0], shape[1] // 4), dtype=np.uint32)
-    narrow = (0x7E7F0080, 0x787C8001, 0x00FF7B7C, 0x7C007E00, 0x03FF0400, 0xFC008000, 0x7BFFFBFF, 0x80007FFF)
-    for i in np.ndindex(*words.shape):
-        style = random.random()
-        if style < 0.4:
-            words[i] = fp32_bits()
-        elif style < 0.6:
-            words[i] = fp32_bits() >> 16 | (fp32_bits() >> 16) << 16
-        elif style < 0.75:
-            words[i] = random.choice(narrow)
-        elif style < 0.85:
-            words[i] = random.randint(-300, 300) & 0xFFFFFFFF
-        else:
-            words[i] = random.getrandbits(32)
-    return words.view(np.uint8)
-
-
-# --- patterns ------------------------------------------------------------------------------------------------
-def _counts(size: int) -> list[int]:
-    """Four counts whose product is `size`, in any order."""
-    if size == 0:
-        out = [random.randint(0, 3) for _ in range(4)]
-        out[random.randrange(4)] = 0
-        return out
-    out = []
-    for _ in range(3):
-        out.append(random.choice([d for d in range(1, size + 1) if size % d == 0]))
-        size //= out[-1]
-    out.append(size)
-    random.shuffle(out)
-    return out
-
-
-def random_pattern(size: int, dtype: DType, parts: int, *, distinct: bool = False) -> AccessPattern:
-    """A pattern that stays inside its memory; `distinct`: no element lies on another one."""
-    quarter = CONFIG.partitions // 4
-    space = random.choice(list(Space))
-    memory = CONFIG.sbuf if space == Space.SBUF else CONFIG.psum
-    limit, width = memory.bytes_per_partition, dtype_bytes(dtype)
-    part = random.choice([q * quarter for q in range(4) if q * quarter + parts <= CONFIG.partitions])
-    for _ in range(200):
-        counts = _counts(size)
-        style = random.random()
-        if style < 0.3:  # dense, and dense backwards
-            strides, step = [0, 0, 0, 0], random.choice([1, 1, -1])
-            for d in reversed(range(4)):
-                strides[d] = step
-                step *= max(counts[d], 1)
-        else:
-            strides = [random.choice([0, 1, 2, 3, -1, -2, random.randint(-40, 40)]) for _ in range(4)]
-        dims = tuple(zip(strides, counts, strict=True))
-        offsets = AccessPattern(0, dtype, dims).addresses()
-        low, high = (int(offsets.min()), int(offsets.max())) if offsets.size else (0, 0)
-        if high - low + width > limit or (distinct and np.unique(offsets).size != offsets.size):
-            continue
-        addr = random.randrange(-low // width, (limit - width - high) // width + 1) * width
-        return AccessPattern(addr, dtype, dims, space, part)
-    return AccessPattern(0, dtype, ((0, 1), (0, 1), (0, 1), (1, size)), space, part)
-
-
-def _apart(dst: AccessPattern, src: AccessPattern) -> bool:
-    """Whether no byte of a partition is in both."""
-    if dst.space != src.space:
-        return True
-    spans = [{int(a) + b for a in ap.addresses() for b in range(dtype_bytes(ap.dtype))} for ap in (dst, src)]
-    return not spans[0] & spans[1]
-
-
 def random_instruction(size: int | None = None) -> bytes:
     """A legal instruction with all its accesses in range; sources apart from the destination, or exactly in place."""
     opcode = random.choice(list(VECTOR_OPS))
+    if opcode in RANDOMS:
+        return randoms.random_random(opcode, size)
     if opcode in (Opcode.TENSOR_REDUCE, *NO_SOURCE):
         return _few_operands(opcode, size)
     if opcode in MX_OPS:
@@ -260,6 +184,8 @@ def random_instruction(size: int | None = None) -> bytes:
         return _ranked(opcode, size)
     if opcode in MOVES:
         return _move(opcode, size)
+    if opcode in MOMENTS:
+        return moments.random_moments(opcode, size)
     parts = random.randint(1, CONFIG.partitions)
     n = random.choice(SIZES) if size is None else size
     fields = {"parts": parts, "flags": random.choice([0, int(Flag.SATURATE)])}
@@ -272,7 +198,7 @@ def random_instruction(size: int | None = None) -> bytes:
     in_place = random.random() < 0.2 and s_type in (*WRITABLE, *(PACKED if raw_copy else ()))
     d_type = s_type if in_place else d_type
     dst = random_pattern(n, d_type, parts, distinct=in_place)
-    aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+    aps = {"dst": dst, "src0": dst if in_place else other_source(n, s_type, parts, dst)}
     flags = allowed_flags(opcode)
     if opcode not in NO_OP0:
         fields["op0"] = random.choice(list(AluOp) if opcode in DIVIDES else ALU_OPS)
@@ -287,14 +213,14 @@ def random_instruction(size: int | None = None) -> bytes:
         fields[name] = fp32_bits()
     if opcode in PAIRS:
         same = in_place and d_type in READABLE and random.random() < 0.3
-        aps["src1"] = dst if same else _source(n, random.choice(READABLE), parts, dst)
+        aps["src1"] = dst if same else other_source(n, random.choice(READABLE), parts, dst)
     if opcode in SCALARS and random.random() < 0.4:
         fields["flags"] |= int(Flag.SRC1_SCALAR)
-        aps["src1"] = _source(1, random.choice(READABLE), parts, dst)
+        aps["src1"] = other_source(1, random.choice(READABLE), parts, dst)
     if opcode == Opcode.RANGE_SELECT:
         fields |= {f"op{k}": random.choice(COMPARISONS) for k in range(2)}
         fields["imm0"] = random.choice([random.getrandbits(32), random.randint(-300, 300) & 0xFFFFFFFF])
-        aps["src1"] = _source(2, DType.FP32, parts, dst)
+        aps["src1"] = other_source(2, DType.FP32, parts, dst)
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 
@@ -320,7 +246,7 @@ def _few_operands(opcode: Opcode, size: int | None) -> bytes:
         while True:
             source = random_pattern(n, s_type, parts)
             dst = random_pattern(source.outer(axes), d_type, parts)
-            if source.inner(axes) and _apart(dst, source):
+            if source.inner(axes) and disjoint(dst, source):
                 break
         aps = {"dst": dst, "src0": source}
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
@@ -330,7 +256,7 @@ def _scales(size: int, apart: list[AccessPattern]) -> AccessPattern:
     """Scales of the bench's one group, at partition 0 of SBUF."""
     while True:
         ap = random_pattern(size, DType.E8M0, CONFIG.partitions)
-        if ap.space == Space.SBUF and all(_apart(ap, a) for a in apart):
+        if ap.space == Space.SBUF and all(disjoint(ap, a) for a in apart):
             return ap
 
 
@@ -342,13 +268,13 @@ def _mx(opcode: Opcode, size: int | None) -> bytes:
     if opcode == Opcode.MX_SCALE:
         scale = _scales(n // 4, [])
         fields = {"parts": parts, "op0": int(kind), "op1": random.choice(list(MxRule))}
-        aps = {"dst": scale, "src0": _source(n // 4 * 4, s_type, parts, scale)}
+        aps = {"dst": scale, "src0": other_source(n // 4 * 4, s_type, parts, scale)}
     else:
         dst = random_pattern(n // 4, kind, parts)
         fields = {"parts": parts}
         aps = {
             "dst": dst,
-            "src0": _source(n // 4 * 4, s_type, parts, dst),
+            "src0": other_source(n // 4 * 4, s_type, parts, dst),
             "src1": _scales(n // 4, [dst]),
         }
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
@@ -373,13 +299,13 @@ def _ranked(opcode: Opcode, size: int | None) -> bytes:
     d_type = s_type if in_place else d_type
     while True:
         dst = random_pattern(EIGHT if opcode in LISTED else n, d_type, parts, distinct=in_place)
-        aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+        aps = {"dst": dst, "src0": dst if in_place else other_source(n, s_type, parts, dst)}
         if opcode not in GIVEN:
             break
         aps["src1"] = _eight_of(aps["src0"])
         if random.random() < 0.3:
             aps["src1"] = random_pattern(EIGHT, random.choice(READABLE), parts)
-        if in_place or _apart(dst, aps["src1"]):
+        if in_place or disjoint(dst, aps["src1"]):
             break
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
@@ -401,7 +327,7 @@ def _move(opcode: Opcode, size: int | None) -> bytes:
             [STAYS if random.random() < stays else random.randrange(quadrant) for _ in range(quadrant)]
         )
     dst = random_pattern(n, d_type, parts, distinct=in_place)
-    aps = {"dst": dst, "src0": dst if in_place else _source(n, s_type, parts, dst)}
+    aps = {"dst": dst, "src0": dst if in_place else other_source(n, s_type, parts, dst)}
     return encoding.encode(encoding.Instruction(opcode, fields | random_update(), aps))
 
 
@@ -418,20 +344,3 @@ def _eight_of(ap: AccessPattern) -> AccessPattern:
         reached = out.addresses()
         if reached.min() >= 0 and reached.max() + width <= memory.bytes_per_partition:
             return out
-
-
-def _source(size: int, dtype: DType, parts: int, dst: AccessPattern) -> AccessPattern:
-    while True:
-        ap = random_pattern(size, dtype, parts)
-        if _apart(dst, ap):
-            return ap
-
-
-def random_update() -> dict[str, int]:
-    """Header fields of an update."""
-    value = random.getrandbits(32) - (1 << 31)
-    return {
-        "update_mode": random.randrange(4),
-        "update_sem": random.randrange(CONFIG.core.semaphores),
-        "update_value": value,
-    }

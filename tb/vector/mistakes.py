@@ -6,7 +6,8 @@ from typing import Any
 from models import encoding, isa
 from models.formats import dtype_bytes
 from models.isa import Opcode
-from tb.vector.instructions import CONFIG, range_faults, used_aps
+from tb.vector.instructions import range_faults, used_aps
+from tb.vector.operands import CONFIG
 
 _FIELDS = {f.name: f for f in isa.SMALL}
 _AP_FIELDS = {f.name: f for f in isa.AP_FIELDS}

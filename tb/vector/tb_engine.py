@@ -14,15 +14,14 @@ from models.moves import mask_field
 from sim.runner import params
 from tb.vector.harness import MAX_OVERHEAD, Harness
 from tb.vector.instructions import (
-    CONFIG,
     Judge,
     is_legal,
     new_core,
     random_instruction,
-    random_update,
     range_faults,
 )
 from tb.vector.mistakes import mutated, out_of_range
+from tb.vector.operands import CONFIG, random_update
 
 
 async def _started(dut: Any) -> Harness:
@@ -116,7 +115,7 @@ async def clears(dut: Any) -> None:
         while not all(port.quiet for port in bench.ports.writes):
             await bench.cycle()
         if running is not None and not gone:
-            partly += bench.left_by_prefix(running) > 0
+            partly += bench.left_by_prefix(running, cleared=True) > 0
         bench.adopt()
         await bench.finish()
         assert not bench.dead

@@ -9,14 +9,17 @@ from cocotb.triggers import FallingEdge, ReadOnly
 
 from models import encoding, isa
 from models.elements import COPIES, DIVIDES, NO_SOURCE, PAIRS, VECTOR_OPS
-from models.formats import DType
+from models.formats import INTS, DType
 from models.fp import PARTIALS
-from models.isa import AluOp, Engine, Flag, Opcode
+from models.isa import AluOp, Engine, Flag, Opcode, StateOp
+from models.moments import MOMENTS
 from models.ranking import GIVEN, LISTED, MOST_RANKED, RANKS
+from models.xorwow import RANDOMS
 from rtl.access.size import LATENCY as SIZE_LATENCY
 from sim.runner import params
-from tb.vector.instructions import CONFIG, Judge, is_legal, new_core, random_instruction, used_aps
+from tb.vector.instructions import Judge, is_legal, new_core, random_instruction, used_aps
 from tb.vector.mistakes import mutated, put_ap, put_small
+from tb.vector.operands import CONFIG
 
 ISSUE_BITS = 8 * isa.INSTR_BYTES + 40
 
@@ -80,9 +83,14 @@ class Front:
             op, given = raw["opcode"], raw["flags"]
             span, recall = op == Opcode.RANGE_SELECT, op == Opcode.READ_ACCUMULATOR
             reduce, fill = op in (Opcode.TENSOR_REDUCE, Opcode.READ_ACCUMULATOR), op in NO_SOURCE
+            state = op == Opcode.RANDOM_STATE
+            load = state and raw["op0"] == StateOp.LOAD
+            fill |= state and not load
             want = {
                 "legal": True,
-                "copy": op in COPIES and same,
+                "copy": ((op in COPIES or op == Opcode.DROPOUT) and same)
+                or (op == Opcode.RANDOM and encoding.raw_ap(word, "dst")["dtype"] in INTS)
+                or state,
                 "pair": op in (*PAIRS, Opcode.MX_CAST),
                 "second": op in (Opcode.SCALAR_TENSOR_TENSOR, Opcode.TENSOR_TENSOR_SCAN),
                 "scalar": span
@@ -104,6 +112,13 @@ class Front:
                 "listed": op in LISTED,
                 "shuffle": op == Opcode.STREAM_SHUFFLE,
                 "transpose": op == Opcode.LANE_TRANSPOSE,
+                "moments": op in MOMENTS,
+                "triples": op == Opcode.BN_AGGR,
+                "random": op == Opcode.RANDOM or (state and not load),
+                "draws": op in (Opcode.RANDOM, Opcode.DROPOUT),
+                "drop": op == Opcode.DROPOUT,
+                "load": load,
+                "seed": state and raw["op0"] == StateOp.SEED,
             }
             got = {name: flags >> n & 1 for n, name in enumerate(want)}
             assert got == {name: int(bool(value)) for name, value in want.items()}
@@ -111,6 +126,8 @@ class Front:
             if reduce:
                 source = encoding.ap_from_raw(encoding.raw_ap(word, "src0"))
                 assert sizes & 0xFFFFFFFF == (PARTIALS if recall else source.inner(raw["axes"]))
+            if op in MOMENTS:
+                assert sizes & 0xFFFFFFFF == encoding.ap_from_raw(encoding.raw_ap(word, "src0")).size
             if fill:
                 dst = encoding.ap_from_raw(encoding.raw_ap(word, "dst"))
                 assert sizes >> 32 == (PARTIALS if recall else dst.size)
@@ -225,6 +242,55 @@ async def whole_blocks_are_transposed(dut: Any) -> None:
                 changed = put_ap(changed, ap, f"count{d}", part)
         await front.check(changed, hasty=True)
         await front.check(put_small(changed, "parts", random.randint(0, CONFIG.partitions)), hasty=True)
+
+
+@cocotb.test()
+async def how_many_have_moments(dut: Any) -> None:
+    """Every number of elements near both ends and where it is a multiple of three, and the number of results."""
+    front = await _started(dut)
+    sizes = (*range(20), 511, 512, 513, 1024, *range(1530, 1542), 2047, 2048, 3 * 2048, 0xFFFF)
+    for opcode, results in MOMENTS.items():
+        word = random_instruction()
+        while encoding.raw_fields(word)["opcode"] != opcode:
+            word = random_instruction()
+        for size in (*sizes, *random.sample(range(1540), 30)):
+            for written in (results, results, 3, 0):
+                for ap, count in (("src0", size), ("dst", written)):
+                    counts = (1, 1, count, 1)
+                    for d, value in enumerate(counts):
+                        word = put_ap(word, ap, f"count{d}", value)
+                await front.check(word, hasty=True)
+
+
+@cocotb.test()
+async def random_fields(dut: Any) -> None:
+    """Every value of what RANDOM's, RANDOM_STATE's and DROPOUT's fields allow."""
+    front = await _started(dut)
+    for opcode in RANDOMS:
+        for _ in range(8):
+            word = random_instruction()
+            while encoding.raw_fields(word)["opcode"] != opcode:
+                word = random_instruction()
+            for value in (*range(40), 255):
+                for name in ("axes", "op0", "op1"):
+                    await front.check(put_small(word, name, value), hasty=True)
+            for value in (
+                0,
+                1,
+                0x3F7FFFFF,
+                0x3F800000,
+                0x3F800001,
+                0x7F800000,
+                0x7FC00000,
+                0x80000000,
+                0xBF800000,
+            ):
+                await front.check(put_small(word, "imm0", value), hasty=True)
+            for ap in used_aps(word):
+                for value in DType:
+                    await front.check(put_ap(word, ap, "dtype", value), hasty=True)
+                for value in range(9):
+                    await front.check(put_ap(word, ap, "count3", value), hasty=True)
 
 
 @cocotb.test()

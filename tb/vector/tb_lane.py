@@ -14,7 +14,7 @@ from models.elements import ALU_OPS
 from models.formats import DType, dtype_bytes
 from rtl.vector.lane import LATENCY
 from sim.runner import params
-from tb.vector.instructions import READABLE, WRITABLE, fp32_bits, random_contents
+from tb.vector.operands import READABLE, WRITABLE, fp32_bits, random_contents
 
 LENGTH = 30
 OFF = ("exponential", "divide", "divide_start", "select", "flip", "within", "recall", "mine")
@@ -38,7 +38,7 @@ async def random_operations(dut: Any) -> None:
     """Types, operations, saturation and copies at random; inputs of the next run come in right behind the last result."""
     Clock(dut.clk, 10, unit="ns", impl="gpi").start()
     dut.rst.value = 0
-    for name in ("reduce", "sums", "span", "rank", *OFF):
+    for name in ("reduce", "sums", "span", "rank", "moments", *OFF):
         getattr(dut, name).value = 0
     await FallingEdge(dut.clk)
     for run in range(params()["runs"]):

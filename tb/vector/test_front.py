@@ -4,7 +4,7 @@ import pytest
 
 from rtl.vector.front import VectorFront
 from sim.runner import run_bench
-from tb.vector.instructions import CONFIG
+from tb.vector.operands import CONFIG
 
 
 def _run(simulator: str, instructions: int) -> None:
