@@ -127,6 +127,7 @@ class ElementEngines(MxOperations, Ranking, Moments, Random, Moves):
         if opcode in MOVES:
             legal(src0.dtype == dst.dtype or (dst.dtype in WRITABLE and src0.dtype in READABLE))
             self._move(opcode, dst, src0, raw)
+            return
         if opcode in MOMENTS:
             self._moments(opcode, dst, src0, raw)
             return
