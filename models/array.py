@@ -1,4 +1,10 @@
-"""Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row."""
+"""Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row.
+
+`plain` is the definition; it takes some twenty NumPy calls a row. `multiply` takes a few for all rows where it can show that no step
+then differs, and falls back to the definition where it cannot.
+"""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +17,13 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 CHUNK = 1 << 14
-"""Results worked on at a time: their float64 temporaries stay in the cache."""
+"""Results worked on at a time, or products: their temporaries stay in the cache."""
+FAR = 10_000
+"""An exponent beyond all that a float64 has."""
+FP32_LEAST = -149
+"""Exponent of FP32's last place."""
+F64_BITS = 53
+"""Significant bits of a float64."""
 
 
 def _elements(dtype: DType, words: U32) -> F64:
@@ -66,6 +78,144 @@ def _step(psum: F64, high: F64, low: F64 | None) -> F64:
     return np.where(np.isfinite(c) & ((c != 0) | (low != 0)), fp.round_to_odd(g, h + f), c)
 
 
+@dataclass(slots=True)
+class Operand:
+    """Raw words [K, columns] of `dtype`, and E8M0 codes [ceil(K / 8), columns] for x4 types. What follows from them is worked out once."""
+
+    dtype: DType
+    words: NDArray[np.unsignedinteger]
+    scale: U8 | None = None
+    _numbers: F32 | None = field(default=None, init=False)
+    _scaled: F64 | None = field(default=None, init=False)
+    _span: tuple[int, int] | None = field(default=None, init=False)
+
+    @property
+    def numbers(self) -> F32:
+        """FP32 [K, columns] of a type that is not packed."""
+        if self._numbers is None:
+            self._numbers = cast.decode_float(FLOATS[self.dtype], self.words)
+        return self._numbers
+
+    @property
+    def scaled(self) -> F64:
+        """float64 [K, columns, 4] of an x4 type, scales multiplied in: exact."""
+        if self._scaled is None:
+            assert self.scale is not None
+            codes = cast.unpack_x4(self.dtype, self.words)
+            values = cast.decode_float(PACKED[self.dtype], codes).astype(np.float64)
+            rows = np.repeat(_scale(self.scale), MX_ROWS, axis=0)[: values.shape[0]]
+            self._scaled = values * rows[..., None]
+        return self._scaled
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """(low, high) of `scaled`: every element is a multiple of 2**low and below 2**high in magnitude. Too wide for anything with Inf or NaN."""
+        if self._span is None:
+            size = np.abs(self.scaled)
+            top = float(size.max(initial=0.0))
+            least = float(size.min(initial=np.inf, where=size > 0))
+            if not np.isfinite(top):
+                self._span = -FAR, FAR
+            elif top == 0:
+                self._span = 0, 0
+            else:
+                self._span = (
+                    int(np.frexp(least)[1]) - 1 - PACKED[self.dtype].man_bits,
+                    int(np.frexp(top)[1]),
+                )
+        return self._span
+
+
+def _products(a: F32, b: F32) -> F32 | None:
+    """FP32 [M, N] of a [K, M] and b [K, N]; None where a product is not exact in FP32.
+
+    Products of the formats that come here have 22 significant bits at most, so one that is inexact in FP32 is out of FP32's exponents,
+    and the processor's own overflow and underflow flags, which are raised for inexact results alone, say that there was one. The sum over
+    the first axis goes from row to row: NumPy sums in pairs only along the axis that is innermost in memory, which rows never are
+    (a test holds it to that).
+    """
+    k_rows, m, n = a.shape[0], a.shape[1], b.shape[1]
+    if m > n:
+        turned = _products(b, a)
+        return None if turned is None else turned.T
+    width = max(1, CHUNK // max(1, k_rows * n))
+    out = np.empty((m, n), dtype=np.float32)
+    wide_b = b[:, None, :]
+    for start in range(0, m, width):
+        part = slice(start, start + width)
+        try:
+            with np.errstate(over="raise", under="raise", invalid="ignore"):
+                products = a[:, part, None] * wide_b
+        except FloatingPointError:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add.reduce(products, axis=0, out=out[part], initial=np.float32(0))
+    return out
+
+
+def _exact_sums(a: Operand, b: Operand) -> F32 | None:
+    """The same of x4 types; None where a float64 might not hold a sum.
+
+    All elements, and so all S and all psums (which are rounded to places of FP32, the least of which is one of `low` or above), are multiples
+    of 2**low. Where nothing reaches 2**(low + 53) a float64 holds every sum, in whatever order, and its rounding to FP32 is the only one.
+    """
+    (a_low, a_high), (b_low, b_high) = a.span, b.span
+    low, high = a_low + b_low, a_high + b_high
+    terms = 4 * a.words.shape[0] + 1
+    # one bit more, for what psums gain by being rounded
+    if low < FP32_LEAST or high + terms.bit_length() + 1 > low + F64_BITS:
+        return None
+    m, n = a.words.shape[1], b.words.shape[1]
+    out = np.zeros((m, n), dtype=np.float32)
+    width = max(1, CHUNK // max(1, m))
+    left = a.scaled
+    for start in range(0, n, width):
+        part = slice(start, start + width)
+        sums = np.matmul(left, b.scaled[:, part].transpose(0, 2, 1))
+        psum = np.zeros(sums.shape[1:], dtype=np.float64)
+        rounded = out[:, part]
+        with np.errstate(over="ignore"):
+            for row in sums:
+                np.add(psum, row, out=rounded, casting="same_kind")
+                psum[...] = rounded
+    return out
+
+
+def multiply(a: Operand, b: Operand) -> F32:
+    """FP32 [M, N] of stationary `a` and moving `b`, as `plain` defines it. NaN is not canonical yet."""
+    out = None
+    if a.words.size and b.words.size and a.words.shape[1] * b.words.shape[1] > 1:
+        if a.dtype in PACKED:
+            out = _exact_sums(a, b)
+        elif a.dtype != DType.FP32:
+            out = _products(a.numbers, b.numbers)
+    return plain(a, b) if out is None else out
+
+
+def plain(a: Operand, b: Operand) -> F32:
+    """FP32 [M, N], from +0, row 0 first: psum = RNE_fp32(psum + S), S the exact sum of a row's one or four products."""
+    k_rows, columns = b.words.shape
+    out = np.zeros((a.words.shape[1], columns), dtype=np.float32)
+    wide = a.dtype == DType.E5M2X4 and b.dtype == DType.E5M2X4
+    with np.errstate(all="ignore"):
+        left = _elements(a.dtype, a.words)
+        sa = _scale(a.scale) if a.scale is not None else None
+        width = max(1, CHUNK // max(1, out.shape[0]))
+        for start in range(0, columns, width):
+            part = slice(start, start + width)
+            right = _elements(b.dtype, b.words[:, part])
+            sb = _scale(b.scale[:, part]) if b.scale is not None else None
+            psum = np.zeros((out.shape[0], right.shape[1]), dtype=np.float64)
+            for k in range(k_rows):
+                high, low = _row_sum(left[k], right[k], wide)
+                if sa is not None and sb is not None:
+                    scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
+                    high, low = high * scale, None if low is None else low * scale
+                psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
+            out[:, part] = psum
+    return out
+
+
 def matmul(
     stationary: U32,
     moving: U32,
@@ -81,26 +231,7 @@ def matmul(
     where all its products are -0. Raises ValueError for types that do not go together, or shapes.
     """
     _check(stationary, moving, s, m, s_scale, m_scale)
-    k_rows, columns = moving.shape[0], moving.shape[1]
-    out = np.zeros((stationary.shape[1], columns), dtype=np.float32)
-    wide = s == DType.E5M2X4 and m == DType.E5M2X4
-    with np.errstate(all="ignore"):
-        a = _elements(s, stationary)
-        sa = _scale(s_scale) if s_scale is not None else None
-        width = max(1, CHUNK // max(1, stationary.shape[1]))
-        for start in range(0, columns, width):
-            part = slice(start, start + width)
-            b = _elements(m, moving[:, part])
-            sb = _scale(m_scale[:, part]) if m_scale is not None else None
-            psum = np.zeros((out.shape[0], b.shape[1]), dtype=np.float64)
-            for k in range(k_rows):
-                high, low = _row_sum(a[k], b[k], wide)
-                if sa is not None and sb is not None:
-                    scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
-                    high, low = high * scale, None if low is None else low * scale
-                psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
-            out[:, part] = psum
-    return cast.canonical(out)
+    return cast.canonical(multiply(Operand(s, stationary, s_scale), Operand(m, moving, m_scale)))
 
 
 def accumulate(psum: F32, result: F32) -> F32:
