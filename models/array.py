@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import cast, fp
-from models.formats import E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
+from models.formats import DOUBLE_ROWS, E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -26,8 +26,16 @@ F64_BITS = 53
 """Significant bits of a float64."""
 
 
-def _elements(dtype: DType, words: U32) -> F64:
-    """float64 [K, columns, 1 or 4]."""
+def pairs(first: U32, second: U32) -> U32:
+    """The words of a double row: FP8 codes of the first rows below those of the second."""
+    return first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(8)
+
+
+def _elements(dtype: DType, words: U32, double: bool) -> F64:
+    """float64 [K, columns, 1, 2 or 4]."""
+    if double:
+        codes = np.stack([words & np.uint32(0xFF), words >> np.uint32(8)], axis=-1)
+        return cast.decode_float(FLOATS[dtype], codes).astype(np.float64)
     if dtype in PACKED:
         return cast.decode_float(PACKED[dtype], cast.unpack_x4(dtype, words)).astype(np.float64)
     return cast.decode_float(FLOATS[dtype], words).astype(np.float64)[..., None]
@@ -37,9 +45,14 @@ def _scale(codes: U8) -> F64:
     return np.where(codes == E8M0_NAN, np.nan, np.ldexp(1.0, codes.astype(np.int32) - E8M0_BIAS))
 
 
-def _check(stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None, m_scale: U8 | None) -> None:
+def _check(
+    stationary: U32, moving: U32, s: DType, m: DType, s_scale: U8 | None, m_scale: U8 | None, double: bool
+) -> None:
     if not any({s, m} <= c for c in MAC_CLASSES):
         raise ValueError(f"types must be of one class, not {s.name} and {m.name}")
+    if double and s not in DOUBLE_ROWS:
+        allowed = ", ".join(d.name for d in DOUBLE_ROWS)
+        raise ValueError(f"types of a double row must be {allowed}, not {s.name}")
     if stationary.ndim != 2 or moving.ndim != 2 or stationary.shape[0] != moving.shape[0]:
         raise ValueError(f"operands must be [K, M] and [K, N], not {stationary.shape} and {moving.shape}")
     for name, scale, words in (("s_scale", s_scale, stationary), ("m_scale", m_scale, moving)):
@@ -56,7 +69,7 @@ def _row_sum(a: F64, b: F64, wide: bool) -> tuple[F64, F64 | None]:
         total = total + p
     if not wide:
         return total, None
-    # E5M2 x E5M2 spans 66 bits, so `total` may be inexact: cut each product at the binary point, then both sums are exact
+    # four products of E5M2 span 66 bits, two of them 65, so `total` may be inexact: cut each product at the binary point, then both sums are exact
     whole = [np.trunc(p) for p in products]
     high, low = fp.two_sum(
         np.asarray(sum(whole)), np.asarray(sum(p - w for p, w in zip(products, whole, strict=True)))
@@ -80,11 +93,15 @@ def _step(psum: F64, high: F64, low: F64 | None) -> F64:
 
 @dataclass(slots=True)
 class Operand:
-    """Raw words [K, columns] of `dtype`, and E8M0 codes [ceil(K / 8), columns] for x4 types. What follows from them is worked out once."""
+    """Raw words [K, columns] of `dtype`, and E8M0 codes [ceil(K / 8), columns] for x4 types. Words of a double row are `pairs`.
+
+    What follows from them is worked out once.
+    """
 
     dtype: DType
     words: NDArray[np.unsignedinteger]
     scale: U8 | None = None
+    double: bool = False
     _numbers: F32 | None = field(default=None, init=False)
     _scaled: F64 | None = field(default=None, init=False)
     _span: tuple[int, int] | None = field(default=None, init=False)
@@ -97,15 +114,24 @@ class Operand:
         return self._numbers
 
     @property
+    def elements(self) -> F64:
+        """float64 [K, columns, 1, 2 or 4]."""
+        return _elements(self.dtype, self.words, self.double)
+
+    @property
     def scaled(self) -> F64:
-        """float64 [K, columns, 4] of an x4 type, scales multiplied in: exact."""
+        """The same, scales multiplied in: exact."""
         if self._scaled is None:
-            assert self.scale is not None
-            codes = cast.unpack_x4(self.dtype, self.words)
-            values = cast.decode_float(PACKED[self.dtype], codes).astype(np.float64)
-            rows = np.repeat(_scale(self.scale), MX_ROWS, axis=0)[: values.shape[0]]
-            self._scaled = values * rows[..., None]
+            self._scaled = self.elements
+            if self.scale is not None:
+                rows = np.repeat(_scale(self.scale), MX_ROWS, axis=0)[: self.words.shape[0]]
+                self._scaled *= rows[..., None]
         return self._scaled
+
+    @property
+    def man_bits(self) -> int:
+        """Bits of a number's fraction."""
+        return (PACKED if self.dtype in PACKED else FLOATS)[self.dtype].man_bits
 
     @property
     def span(self) -> tuple[int, int]:
@@ -120,7 +146,7 @@ class Operand:
                 self._span = 0, 0
             else:
                 self._span = (
-                    int(np.frexp(least)[1]) - 1 - PACKED[self.dtype].man_bits,
+                    int(np.frexp(least)[1]) - 1 - self.man_bits,
                     int(np.frexp(top)[1]),
                 )
         return self._span
@@ -154,14 +180,14 @@ def _products(a: F32, b: F32) -> F32 | None:
 
 
 def _exact_sums(a: Operand, b: Operand) -> F32 | None:
-    """The same of x4 types; None where a float64 might not hold a sum.
+    """The same of operands with two or four elements in a word; None where a float64 might not hold a sum.
 
     All elements, and so all S and all psums (which are rounded to places of FP32, the least of which is one of `low` or above), are multiples
     of 2**low. Where nothing reaches 2**(low + 53) a float64 holds every sum, in whatever order, and its rounding to FP32 is the only one.
     """
     (a_low, a_high), (b_low, b_high) = a.span, b.span
     low, high = a_low + b_low, a_high + b_high
-    terms = 4 * a.words.shape[0] + 1
+    terms = a.scaled[..., 0, :].size + 1
     # one bit more, for what psums gain by being rounded
     if low < FP32_LEAST or high + terms.bit_length() + 1 > low + F64_BITS:
         return None
@@ -185,7 +211,7 @@ def multiply(a: Operand, b: Operand) -> F32:
     """FP32 [M, N] of stationary `a` and moving `b`, as `plain` defines it. NaN is not canonical yet."""
     out = None
     if a.words.size and b.words.size and a.words.shape[1] * b.words.shape[1] > 1:
-        if a.dtype in PACKED:
+        if a.dtype in PACKED or a.double:
             out = _exact_sums(a, b)
         elif a.dtype != DType.FP32:
             out = _products(a.numbers, b.numbers)
@@ -193,17 +219,17 @@ def multiply(a: Operand, b: Operand) -> F32:
 
 
 def plain(a: Operand, b: Operand) -> F32:
-    """FP32 [M, N], from +0, row 0 first: psum = RNE_fp32(psum + S), S the exact sum of a row's one or four products."""
+    """FP32 [M, N], from +0, row 0 first: psum = RNE_fp32(psum + S), S the exact sum of a row's one, two or four products."""
     k_rows, columns = b.words.shape
     out = np.zeros((a.words.shape[1], columns), dtype=np.float32)
-    wide = a.dtype == DType.E5M2X4 and b.dtype == DType.E5M2X4
+    wide = a.dtype == b.dtype and (a.dtype == DType.E5M2X4 or (a.double and a.dtype == DType.E5M2))
     with np.errstate(all="ignore"):
-        left = _elements(a.dtype, a.words)
+        left = a.elements
         sa = _scale(a.scale) if a.scale is not None else None
         width = max(1, CHUNK // max(1, out.shape[0]))
         for start in range(0, columns, width):
             part = slice(start, start + width)
-            right = _elements(b.dtype, b.words[:, part])
+            right = _elements(b.dtype, b.words[:, part], b.double)
             sb = _scale(b.scale[:, part]) if b.scale is not None else None
             psum = np.zeros((out.shape[0], right.shape[1]), dtype=np.float64)
             for k in range(k_rows):
@@ -223,15 +249,18 @@ def matmul(
     m: DType,
     s_scale: U8 | None = None,
     m_scale: U8 | None = None,
+    *,
+    double: bool = False,
 ) -> F32:
     """FP32 [M, N] of raw words stationary [K, M] and moving [K, N] of types `s` and `m`, from +0, row 0 first.
 
-    Row k: psum = RNE_fp32(psum + S), S the exact sum of its one or four products, times the block scales (E8M0 codes s_scale
-    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only
-    where all its products are -0. Raises ValueError for types that do not go together, or shapes.
+    Row k: psum = RNE_fp32(psum + S), S the exact sum of its one, two or four products, times the block scales (E8M0 codes s_scale
+    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. With `double` a word has two FP8 numbers (`pairs`), hence two products.
+    NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only where all its products are -0. Raises ValueError for types that do not go together, or shapes.
     """
-    _check(stationary, moving, s, m, s_scale, m_scale)
-    return cast.canonical(multiply(Operand(s, stationary, s_scale), Operand(m, moving, m_scale)))
+    _check(stationary, moving, s, m, s_scale, m_scale, double)
+    held, moved = Operand(s, stationary, s_scale, double), Operand(m, moving, m_scale, double)
+    return cast.canonical(multiply(held, moved))
 
 
 def accumulate(psum: F32, result: F32) -> F32:

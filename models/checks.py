@@ -70,6 +70,22 @@ class Checker:
         if scale is not None:
             self.scale(f"{key}_scale", ap, scale)
 
+    def double_row(self, key: str, ap: AccessPattern, parts: int, second: AccessPattern) -> None:
+        """Second rows of an operand: as many elements of the same type, in any partitions."""
+        types = self.config.tensor.double_row
+        if not types:
+            raise ValueError(
+                f"{key} must be left out: this configuration has no double row (tensor.double_row)"
+            )
+        if ap.dtype not in types:
+            names = ", ".join(d.name for d in types)
+            raise ValueError(f"{key} goes with {names} in this configuration, not with {ap.dtype.name}")
+        if second.dtype != ap.dtype or second.size != ap.size:
+            raise ValueError(
+                f"{key} must have {ap.size} elements of {ap.dtype.name}, not {second.size} of {second.dtype.name}"
+            )
+        self.pattern(key, second, parts, spaces=(Space.SBUF,))
+
     def scale(self, key: str, ap: AccessPattern, scale: AccessPattern) -> None:
         """MX scales: E8M0 in SBUF, quadrant offsets, one a column."""
         offsets = (0, 4, 8, 12) if self.config.partitions >= 32 else (0,)

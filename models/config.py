@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from models import addressing
-from models.formats import MAC_DTYPES, MX_ROWS, DType, dtype_by_name
+from models.formats import DOUBLE_ROWS, MAC_DTYPES, MX_ROWS, DType, dtype_by_name
 
 PRESET_DIR = Path(__file__).parent / "presets"
 
@@ -32,21 +32,23 @@ def _power_of_two(value: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorConfig:
-    """Tensor engine. `formats`: operand types that the multiplier bank is built for."""
+    """Tensor engine. `formats`: operand types that the multiplier bank is built for; `double_row`: those of which it also takes two rows at a time."""
 
     formats: tuple[DType, ...] = MAC_DTYPES
+    double_row: tuple[DType, ...] = ()
 
     def __post_init__(self) -> None:
         _need(len(self.formats) > 0, "tensor.formats", "a list of at least one format", list(self.formats))
         for f in self.formats:
             allowed = ", ".join(d.name.lower() for d in MAC_DTYPES)
             _need(f in MAC_DTYPES, "tensor.formats", f"made of {allowed}", f.name.lower())
-        _need(
-            len(set(self.formats)) == len(self.formats),
-            "tensor.formats",
-            "free of repetitions",
-            [f.name.lower() for f in self.formats],
-        )
+        for f in self.double_row:
+            allowed = ", ".join(d.name.lower() for d in DOUBLE_ROWS)
+            _need(f in DOUBLE_ROWS, "tensor.double_row", f"made of {allowed}", f.name.lower())
+            _need(f in self.formats, "tensor.double_row", "made of types in tensor.formats", f.name.lower())
+        for key, types in (("formats", self.formats), ("double_row", self.double_row)):
+            names = [f.name.lower() for f in types]
+            _need(len(set(types)) == len(types), f"tensor.{key}", "free of repetitions", names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +174,8 @@ class ChipConfig:
     def to_dict(self) -> dict[str, Any]:
         """The configuration as nested plain values, formats by name; `from_dict` is its inverse."""
         out = dataclasses.asdict(self)
-        out["tensor"]["formats"] = [f.name.lower() for f in self.tensor.formats]
+        for key in _TYPE_LISTS:
+            out["tensor"][key] = [f.name.lower() for f in getattr(self.tensor, key)]
         return out
 
     def digest(self) -> str:
@@ -182,6 +185,7 @@ class ChipConfig:
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
+_TYPE_LISTS = ("formats", "double_row")
 _BLOCKS: dict[str, type] = {
     "tensor": TensorConfig,
     "sbuf": SbufConfig,
@@ -201,7 +205,7 @@ def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
         if key in _BLOCKS and cls is ChipConfig:
             _need(isinstance(value, dict), path, "a table", value)
             kwargs[key] = _build(_BLOCKS[key], value, f"{path}.")
-        elif key == "formats":
+        elif key in _TYPE_LISTS:
             _need(
                 isinstance(value, list) and all(isinstance(v, str) for v in value),
                 path,

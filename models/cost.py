@@ -128,7 +128,10 @@ COSTS: dict[Opcode, Cost] = {
     Opcode.MATCH_REPLACE8: Cost("N + 32", lambda config, instr: _elements(instr) + 32),
     Opcode.ACTIVATE: Cost("N' s - (N' - N) + 24, N' = N rounded up to a multiple of 8", _activate),
 }
-"""Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory."""
+"""Rules for one element or more; a MATMUL is counted from the end of the LOAD_STATIONARY before it. DMAs depend on memory.
+
+Double rows take what single ones do, where src0 and src1 begin in different banks; else a cycle more.
+"""
 
 
 SCALAR_COSTS: dict[Opcode, Cost] = {

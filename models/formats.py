@@ -142,6 +142,9 @@ MAC_DTYPES = (
 FP32_PASSES = 4
 """Cycles that a moving column of FP32 takes: one for each quarter of its significands."""
 
+DOUBLE_ROWS = (DType.E4M3, DType.E5M2)
+"""Types of which a PE can take two products a cycle, of two rows of the contraction in one partition."""
+
 MAC_CLASSES: tuple[frozenset[DType], ...] = (
     frozenset({DType.BF16}),
     frozenset({DType.FP16}),

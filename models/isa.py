@@ -119,6 +119,8 @@ class Flag(enum.IntFlag):
     """TENSOR_REDUCE, READ_ACCUMULATOR: the result with its sign changed."""
     FRESH = 64
     """With ACCUMULATE on the vector or scalar engine: the accumulators start from the operation's identity."""
+    DOUBLE_ROW = 128
+    """LOAD_STATIONARY, MATMUL, of FP8: src1 is a second row of the contraction in every partition. A load's matmuls have it as the load has."""
 
 
 class ErrorCode(enum.IntEnum):
@@ -317,15 +319,16 @@ OPS: dict[Opcode, OpInfo] = {
     ),
     Opcode.LOAD_STATIONARY: OpInfo(
         frozenset({Engine.TENSOR}),
-        ("parts", "cols"),
+        ("parts", "cols", "flags"),
         ("src0", "src1"),
-        "fills the shadow weights from src0 (SBUF [K, M]; pattern of M elements) and, for x4 types, scales from src1",
+        "fills the shadow weights from src0 (SBUF [K, M]; pattern of M elements) and, for x4 types, scales from src1; with flag DOUBLE_ROW "
+        "src1 is M more elements of src0's type: 2 K rows, row k of src1 next to row k of src0",
     ),
     Opcode.MATMUL: OpInfo(
         frozenset({Engine.TENSOR}),
         ("parts", "cols", "flags"),
         ("dst", "src0", "src1"),
-        "streams N moving columns src0 (SBUF [K, N]; x4 types: scales src1) through the weights into dst (PSUM FP32 [M, N])",
+        "streams N moving columns src0 (SBUF [K, N]; x4 types: scales src1; flag DOUBLE_ROW: src1 as the load's) through the weights into dst (PSUM FP32 [M, N])",
     ),
     Opcode.TRANSPOSE: OpInfo(
         frozenset({Engine.TENSOR}),

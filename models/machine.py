@@ -4,6 +4,7 @@ Engines take turns instruction by instruction; a wait that no engine can ever sa
 Programs whose result depends on the interleaving of unsynchronised engines are not defined here either.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -222,9 +223,15 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         return self._gpsimd(opcode, word, raw)
 
     # --- tensor ----------------------------------------------------------------------------------------------
-    def _operand(self, word: bytes, parts: int) -> tuple[AccessPattern, AccessPattern | None]:
+    def _operand(self, word: bytes, parts: int, double: bool) -> tuple[AccessPattern, AccessPattern | None]:
+        """A matmul's operand, and its second rows or its scales."""
         ap = self._pattern(word, "src0", parts)
         legal(ap.dtype in self.config.tensor.formats and ap.space == Space.SBUF)
+        if double:
+            second = self._pattern(word, "src1", parts)
+            legal(ap.dtype in self.config.tensor.double_row and second.dtype == ap.dtype)
+            legal(second.space == Space.SBUF and second.size == ap.size)
+            return ap, second
         if ap.dtype not in PACKED:
             return ap, None
         scale = self._pattern(word, "src1", 0, scale=True)
@@ -233,6 +240,19 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         legal(ap.part % self.config.quadrant == 0 and scale.size == ap.size)
         return ap, scale
 
+    def _reader(
+        self, ap: AccessPattern, other: AccessPattern | None, parts: int, double: bool
+    ) -> Callable[[], array.Operand]:
+        """What the array takes of an operand, read when it is asked for: words, and scales where it has them."""
+        place = self._place(ap, parts)
+        if other is None:
+            return lambda: array.Operand(ap.dtype, place.words())
+        if double:
+            second = self._place(other, parts)
+            return lambda: array.Operand(ap.dtype, array.pairs(place.words(), second.words()), double=True)
+        scales = self._scales(other, ap.part, parts)
+        return lambda: array.Operand(ap.dtype, place.words(), scales.read())
+
     def _shape(self, raw: dict[str, int]) -> tuple[int, int]:
         k, m = raw["parts"], raw["cols"]
         legal(1 <= k <= self.config.partitions and 1 <= m <= self.config.partitions)
@@ -240,39 +260,37 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
 
     def _load_stationary(self, word: bytes, raw: dict[str, int]) -> Action:
         k, m = self._shape(raw)
-        legal(raw["flags"] == 0)
-        ap, scale = self._operand(word, k)
+        double = raw["flags"] == Flag.DOUBLE_ROW
+        legal(double or raw["flags"] == 0)
+        ap, other = self._operand(word, k, double)
         legal(ap.size == m)
-        place = self._place(ap, k)
-        scales = self._scales(scale, ap.part, k) if scale is not None else None
+        read = self._reader(ap, other, k, double)
 
         def run() -> None:
-            codes = scales.read() if scales is not None else None
-            self.stationary = array.Operand(ap.dtype, place.words(), codes)
+            self.stationary = read()
 
         return run
 
     def _matmul(self, word: bytes, raw: dict[str, int]) -> Action:
         k, m = self._shape(raw)
-        legal(raw["flags"] in (0, Flag.ACCUMULATE))
+        double = bool(raw["flags"] & Flag.DOUBLE_ROW)
+        legal(raw["flags"] & ~int(Flag.ACCUMULATE | Flag.DOUBLE_ROW) == 0)
         # what the array holds may be another thing every time; when it is wrong, that comes before operands out of range
-        self._held(k, m, None)
-        ap, scale = self._operand(word, k)
-        self._held(k, m, ap.dtype)
+        self._held(k, m, double, None)
+        ap, other = self._operand(word, k, double)
+        self._held(k, m, double, ap.dtype)
         dst = self._pattern(word, "dst", m)
         legal(dst.dtype == DType.FP32 and dst.space == Space.PSUM and dst.size == ap.size)
         legal(ap.size <= self.config.psum.bank_bytes // 4)
         if ap.size == 0:
-            return lambda: self._nothing(k, m, ap.dtype)
-        out, moving = self._place(dst, m), self._place(ap, k)
-        scales = self._scales(scale, ap.part, k) if scale is not None else None
+            return lambda: self._nothing(k, m, double, ap.dtype)
+        out, read = self._place(dst, m), self._reader(ap, other, k, double)
         add = bool(raw["flags"] & Flag.ACCUMULATE)
         sums = out.view.view(np.float32)
 
         def run() -> None:
-            held = self._held(k, m, ap.dtype)
-            codes = scales.read() if scales is not None else None
-            result = array.multiply(held, array.Operand(ap.dtype, moving.words(), codes))
+            held = self._held(k, m, double, ap.dtype)
+            result = array.multiply(held, read())
             self.counters.columns += ap.size
             if not out.distinct:
                 _accumulate_in_turn(sums, result, add=add)
@@ -282,17 +300,17 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
 
         return run
 
-    def _held(self, k: int, m: int, dtype: DType | None) -> array.Operand:
+    def _held(self, k: int, m: int, double: bool, dtype: DType | None) -> array.Operand:
         """What is in the array. Raises Fault unless it is of this shape and goes with moving operands of this type."""
         held = self.stationary
-        legal(held is not None and held.words.shape == (k, m))
+        legal(held is not None and held.words.shape == (k, m) and held.double == double)
         assert held is not None
         legal(dtype is None or (held.dtype, dtype) in _TOGETHER)
         return held
 
-    def _nothing(self, k: int, m: int, dtype: DType) -> None:
+    def _nothing(self, k: int, m: int, double: bool, dtype: DType) -> None:
         """A matmul without columns."""
-        self._held(k, m, dtype)
+        self._held(k, m, double, dtype)
 
     def _transpose(self, word: bytes, raw: dict[str, int]) -> Action:
         k, m = self._shape(raw)

@@ -88,7 +88,9 @@ class Scales:
 
     def read(self) -> U8:
         """uint8 [groups, columns]."""
-        return self.place.view[self.rows].reshape(self.rows.size, self.place.size).astype(np.uint8, copy=False)
+        return (
+            self.place.view[self.rows].reshape(self.rows.size, self.place.size).astype(np.uint8, copy=False)
+        )
 
     def write(self, codes: U8) -> None:
         """The same, in the order of the columns."""

@@ -65,6 +65,15 @@ class Semaphore:
         return Update(UpdateMode.SET, self.index, value)
 
 
+def _operands(
+    src: AccessPattern, scale: AccessPattern | None, double_row: AccessPattern | None
+) -> tuple[dict[str, AccessPattern], int]:
+    """(patterns, flags) of a load's or a matmul's operand with its scales or its second rows."""
+    other = scale if double_row is None else double_row
+    aps = {"src0": src} | ({"src1": other} if other is not None else {})
+    return aps, int(Flag.DOUBLE_ROW) if double_row is not None else 0
+
+
 class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstructions):
     """The instruction stream of one engine. Methods append one instruction and return its index."""
 
@@ -74,7 +83,7 @@ class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstruction
         self.labels: dict[str, int] = {}
         self.registers: dict[str, Register] = {}
         self.targets: dict[int, str] = {}
-        self._loaded: tuple[int, int, DType] | None = None
+        self._loaded: tuple[int, int, DType, bool] | None = None
 
     def label(self, name: str) -> None:
         """Name the next instruction. Raises ProgramError when the name is taken."""
@@ -166,20 +175,29 @@ class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstruction
         return self.emit(Opcode.DMA, fields, **sync)
 
     def load_stationary(
-        self, src: AccessPattern, *, k: int, m: int, scale: AccessPattern | None = None, **sync: Any
+        self,
+        src: AccessPattern,
+        *,
+        k: int,
+        m: int,
+        scale: AccessPattern | None = None,
+        double_row: AccessPattern | None = None,
+        **sync: Any,
     ) -> int:
-        """Load stationary [K, M]; x4 types need `scale`."""
+        """Load stationary [K, M]; x4 types need `scale`. `double_row`: K more rows of FP8, for matmuls that have one too."""
 
         def check() -> None:
             checker = self.program.checker
             checker.parts("parts", k)
             checker.parts("cols", m)
             checker.operand("src0", src, k, scale, m)
+            if double_row is not None:
+                checker.double_row("double_row", src, k, double_row)
 
         self._checked(Opcode.LOAD_STATIONARY, check)
-        self._loaded = (k, m, src.dtype)
-        aps = {"src0": src} | ({"src1": scale} if scale is not None else {})
-        return self.emit(Opcode.LOAD_STATIONARY, {"parts": k, "cols": m}, aps, **sync)
+        self._loaded = (k, m, src.dtype, double_row is not None)
+        aps, flags = _operands(src, scale, double_row)
+        return self.emit(Opcode.LOAD_STATIONARY, {"parts": k, "cols": m, "flags": flags}, aps, **sync)
 
     def matmul(
         self,
@@ -190,9 +208,10 @@ class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstruction
         m: int,
         accumulate: bool = False,
         scale: AccessPattern | None = None,
+        double_row: AccessPattern | None = None,
         **sync: Any,
     ) -> int:
-        """Stream moving [K, N] through the loaded weights into PSUM [M, N]."""
+        """Stream moving [K, N] through the loaded weights into PSUM [M, N]. `double_row`: the K rows that go with those of the load."""
 
         def check() -> None:
             checker = self.program.checker
@@ -206,6 +225,12 @@ class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstruction
                     f"src0.dtype {src.dtype.name} does not go with stationary {self._loaded[2].name}"
                 )
             checker.operand("src0", src, k, scale, None)
+            if (double_row is not None) != self._loaded[3]:
+                raise ValueError(
+                    f"double_row must be {'given' if self._loaded[3] else 'left out'}, as of the LOAD_STATIONARY before it"
+                )
+            if double_row is not None:
+                checker.double_row("double_row", src, k, double_row)
             checker.pattern("dst", dst, m, spaces=(Space.PSUM,))
             limit = self.program.config.psum.bank_bytes // 4
             if dst.dtype != DType.FP32 or dst.size != src.size or dst.size > limit:
@@ -214,9 +239,9 @@ class Stream(ControlFlow, RankingInstructions, MxInstructions, GpsimdInstruction
                 )
 
         self._checked(Opcode.MATMUL, check)
-        aps = {"dst": dst, "src0": src} | ({"src1": scale} if scale is not None else {})
-        flags = Flag.ACCUMULATE if accumulate else 0
-        return self.emit(Opcode.MATMUL, {"parts": k, "cols": m, "flags": flags}, aps, **sync)
+        aps, flags = _operands(src, scale, double_row)
+        flags |= Flag.ACCUMULATE if accumulate else 0
+        return self.emit(Opcode.MATMUL, {"parts": k, "cols": m, "flags": flags}, {"dst": dst, **aps}, **sync)
 
     def transpose(self, dst: AccessPattern, src: AccessPattern, *, k: int, m: int, **sync: Any) -> int:
         """Move src (SBUF [K, M]) into dst (PSUM [M, K]), dst[m, k] = src[k, m], bit for bit. Uses up the loaded weights."""

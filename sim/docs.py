@@ -104,7 +104,8 @@ def isa_page() -> str:
         (
             "MATMUL is counted from the end of the LOAD_STATIONARY before it, with the array's depth; one that is there while the load runs is checked meanwhile, which saves up to six. Each further MATMUL, also one behind a LOAD_STATIONARY of its own, "
             f"adds {FURTHER_MATMUL.text} cycles, where N is {ENOUGH_COLUMNS} or more. "
-            f"Each further TRANSPOSE adds at most {FURTHER_TRANSPOSE.text}."
+            f"Each further TRANSPOSE adds at most {FURTHER_TRANSPOSE.text}. "
+            "Flag DOUBLE_ROW changes none of this where src0 and src1 begin in different banks of SBUF; elsewhere a load or a matmul takes a cycle more."
         ),
         "",
         "## ALU operations",
@@ -141,18 +142,20 @@ def presets_page() -> str:
     """The presets side by side."""
     lines = ["# Presets", "", NOTE.format(source="models/presets/*.toml").strip(), ""]
     lines += [
-        "| preset | cores | P | formats | SBUF a core | PSUM a core | memory channels | memory |",
-        "|---|---|---|---|---|---|---|---|",
+        "| preset | cores | P | formats | double rows | SBUF a core | PSUM a core | memory channels | memory |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in configs.presets():
         c = configs.find(name)
-        formats = ", ".join(f.name.lower() for f in c.tensor.formats)
+        formats, double = (
+            ", ".join(f.name.lower() for f in types) for types in (c.tensor.formats, c.tensor.double_row)
+        )
         sbuf, psum = (
             c.partitions * c.sbuf.bytes_per_partition >> 10,
             c.partitions * c.psum.bytes_per_partition >> 10,
         )
         lines.append(
-            f"| `{name}` | {c.cores} | {c.partitions} | {formats} | {sbuf} KiB | {psum} KiB | {c.memory.channels} | {c.memory.bytes >> 20} MiB |"
+            f"| `{name}` | {c.cores} | {c.partitions} | {formats} | {double or '-'} | {sbuf} KiB | {psum} KiB | {c.memory.channels} | {c.memory.bytes >> 20} MiB |"
         )
     return "\n".join(lines) + "\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from models import config, encoding
-from models.isa import CONTROL, OPS, Engine, Opcode
+from models.isa import CONTROL, OPS, Engine, Flag, Opcode
 from sim import coverage
 from sim.fuzz.ops import Generator
 from tb.dma import tb_engine as dma_bench
@@ -53,6 +53,21 @@ def test_benches_send_every_instruction(engine):
     seen = {_opcode(word) for word in GENERATORS[engine]()}
     own = {op for op, info in OPS.items() if engine in info.engines and info.engines != frozenset(Engine)}
     assert own <= seen
+
+
+def _doubles(parts: list[tuple[Opcode, int]]) -> set[Opcode]:
+    return {opcode for opcode, flags in parts if flags & Flag.DOUBLE_ROW}
+
+
+def test_double_rows_come():
+    """The flag changes what an opcode does, so that the opcode alone says too little."""
+    random.seed(1)
+    raws = [encoding.raw_fields(word) for word in GENERATORS[Engine.TENSOR]()]
+    both = {Opcode.LOAD_STATIONARY, Opcode.MATMUL}
+    assert _doubles([(Opcode(raw["opcode"]), raw["flags"]) for raw in raws]) == both
+    ops = Generator(config.find("nano"), random.Random(1)).ops(ASKED)
+    parts = [part for op in ops if op.engine == Engine.TENSOR for part in op.parts]
+    assert _doubles([(part.opcode, part.fields.get("flags", 0)) for part in parts]) == both
 
 
 def test_every_engine_has_a_generator():

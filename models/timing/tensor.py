@@ -145,6 +145,9 @@ class TensorEngine:
         now, dst = self.clock.now, instr.aps["dst"]
         moving = pattern_banks(self.config, instr.aps["src0"], fresh=True)
         self.banks.reads[Space.SBUF].add(Stream(first - LOOK, moving), now, wins=True)
+        if instr.fields.get("flags", 0) & Flag.DOUBLE_ROW:
+            second = pattern_banks(self.config, instr.aps["src1"], fresh=True)
+            self.banks.reads[Space.SBUF].add(Stream(first - LOOK, second), now, wins=False)
         sums = pattern_banks(self.config, dst, fresh=False)
         written = finished - DONE - dst.size + 1
         self.banks.reads[Space.PSUM].add(Stream(written - ADD, sums), now, wins=True)

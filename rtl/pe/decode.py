@@ -8,7 +8,16 @@ from amaranth.lib.wiring import In, Out
 
 from models.formats import E8M0_BIAS, E8M0_NAN, PACKED, DType, FloatFormat
 from rtl.interfaces import mac_code_bits
-from rtl.pe.operand import DIGITS, FP32_CODES, WORD, WORD_BITS, OperandLayout, PeConfig, element_format
+from rtl.pe.operand import (
+    DIGITS,
+    DOUBLE_CODES,
+    FP32_CODES,
+    WORD,
+    WORD_BITS,
+    OperandLayout,
+    PeConfig,
+    element_format,
+)
 from rtl.tiles import ClockedTile, TileLibrary
 
 
@@ -56,7 +65,7 @@ class OperandDecoder(ClockedTile):
     Members
     -------
     word, scale, dtype: raw operand (x4 types use `scale`, E8M0); dtype: a DType code, WORD, or one of
-        FP32_CODES; one that was not built gives an undefined operand.
+        FP32_CODES or DOUBLE_CODES; one that was not built gives an undefined operand.
     active, swap: passed through, but for a moving WORD: active where its bit 0 is set too.
     operand: the decoded operand.
     """
@@ -84,9 +93,12 @@ class OperandDecoder(ClockedTile):
                     if dtype == DType.FP32:
                         self._quarters(m)
                     elif dtype in PACKED:
-                        self._packed(m, dtype)
+                        self._elements(m, dtype, DIGITS, self.scale)
                     else:
                         self._single(m, dtype)
+            for dtype in self.config.pe.double:
+                with m.Case(DOUBLE_CODES[dtype]):
+                    self._elements(m, dtype, 2, C(E8M0_BIAS, 8))
             with m.Case(WORD):
                 m.d.comb += [
                     self.operand.as_value()[:WORD_BITS].eq(self.word),
@@ -136,23 +148,25 @@ class OperandDecoder(ClockedTile):
             o.exp.eq(Cat(n.shift, C(0, 1)).as_signed() + C(lsb, 9).as_signed()),
         ]
 
-    def _packed(self, m: Module, dtype: DType) -> None:
+    def _elements(self, m: Module, dtype: DType, count: int, scale: Value) -> None:
+        """`count` elements side by side, each with a product of its own."""
         pe, fmt = self.config.pe, element_format(dtype)
         o = self.operand
-        nans: list[Value] = [self.scale == E8M0_NAN]
-        for i in range(DIGITS):
+        nans: list[Value] = [scale == E8M0_NAN]
+        for i in range(count):
             code = self.word[i * fmt.width : (i + 1) * fmt.width]
-            n = _number(m, f"{dtype.name.lower()}_{i}", code, fmt)
+            n = _number(m, f"{dtype.name.lower()}_{i}_of_{count}", code, fmt)
             m.d.comb += [
                 o.sig[i].eq(n.sig),
                 o.right[i].eq(pe.max_shift - n.shift),
-                o.neg[i].eq(n.neg),
                 o.zero[i].eq(n.zero),
                 o.inf[i].eq(n.inf),
             ]
+            # digits without an element take another's sign, since a sum of zeros is negative when all its signs are
+            m.d.comb += [o.neg[j].eq(n.neg) for j in range(i, DIGITS, count)]
             nans.append(n.nan)
         lsb = fmt.min_exp - fmt.man_bits - E8M0_BIAS
         m.d.comb += [
             o.nan.eq(Cat(nans).any()),
-            o.exp.eq(Cat(self.scale, C(0, 1)).as_signed() + C(lsb, 9).as_signed()),
+            o.exp.eq(Cat(scale, C(0, 1)).as_signed() + C(lsb, 9).as_signed()),
         ]

@@ -5,6 +5,8 @@ exponent. The bank's product i is stationary digit i times moving digit i, in ev
 
 - one product a pair (BF16, FP16, FP8): the significand is cut in two digits, stationary as lo lo hi hi, moving as lo hi lo hi, and the four
   digit products, put at 0, w, w and 2 w bits, add up to the product;
+- two products a pair (double rows of FP8): digits 0 and 1 are the two elements' significands, each at its element's exponent; 2 and 3 are zeros with the
+  same signs;
 - four products a pair (MX): digit i is element i's significand, at its element's exponent;
 - one product a pair in four passes (FP32): the significand is cut in four digits; stationary they lie side by side, and a moving operand shows one digit
   a pass on all four lanes, so that the four sums of digit products add up to the product.
@@ -19,7 +21,7 @@ from typing import Any
 from amaranth import signed, unsigned
 from amaranth.lib import data
 
-from models.formats import FLOATS, FP32_PASSES, MAC_DTYPES, MX_PACK, PACKED, DType, FloatFormat
+from models.formats import DOUBLE_ROWS, FLOATS, FP32_PASSES, MAC_DTYPES, MX_PACK, PACKED, DType, FloatFormat
 from rtl.fp.step import StepConfig
 
 DIGITS = MX_PACK
@@ -28,6 +30,8 @@ WORD = 15
 WORD_BITS = 32
 FP32_CODES = (DType.FP32.value, 7, 8, 9)
 """Codes of a moving FP32 operand in its FP32_PASSES passes, which follow each other in consecutive cycles; stationary it has the first one."""
+DOUBLE_CODES = {DType.E4M3: 5, DType.E5M2: 6}
+"""Codes of a double row's words, by the type of their two elements."""
 EXP_BITS = 9
 """LSB exponent of an operand, signed: -143 (E5M2X4 with scale 2^-127) to 126 (E2M1X4 with scale 2^127)."""
 
@@ -45,7 +49,7 @@ def exponent_range(fmt: FloatFormat) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeConfig:
-    """The formats that a PE is built for; everything else follows from them.
+    """The formats that a PE is built for, and those of which it also takes two products a pair (`double`); everything else follows from them.
 
     Attributes
     ----------
@@ -55,10 +59,13 @@ class PeConfig:
     """
 
     formats: tuple[DType, ...] = MAC_DTYPES
+    double: tuple[DType, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.formats or any(f not in MAC_DTYPES for f in self.formats):
             raise ValueError(f"formats must be types that the array can multiply, not {self.formats!r}")
+        if any(f not in self.formats or f not in DOUBLE_ROWS for f in self.double):
+            raise ValueError(f"double must be FP8 types that are in formats, not {self.double!r}")
 
     @property
     def singles(self) -> tuple[DType, ...]:
@@ -79,7 +86,7 @@ class PeConfig:
     def digit_bits(self) -> int:
         """Width of one multiplier of the bank of four."""
         single = max((element_format(f).sig_bits for f in self.singles), default=0)
-        packed = max((element_format(f).sig_bits for f in self.packed), default=0)
+        packed = max((element_format(f).sig_bits for f in (*self.packed, *self.double)), default=0)
         quarter = element_format(DType.FP32).sig_bits // FP32_PASSES if self.passes else 0
         return max((single + 1) // 2, packed, quarter, 2)
 
@@ -89,7 +96,7 @@ class PeConfig:
         return max(
             self.digit_bits if self.singles else 0,
             (FP32_PASSES - 1) * self.digit_bits if self.passes else 0,
-            *(exponent_range(element_format(f)) for f in self.packed),
+            *(exponent_range(element_format(f)) for f in (*self.packed, *self.double)),
             1,
         )
 
@@ -102,9 +109,9 @@ class PeConfig:
     def sum_bits(self) -> int:
         """Bits of the magnitude of a sum of products, exact for every pair of types that may meet."""
         need = [2 * element_format(f).sig_bits for f in self.formats if f not in PACKED]
-        for f in self.packed:
-            fmt = element_format(f)
-            need.append(2 * (fmt.sig_bits + exponent_range(fmt)) + 2)
+        for types, carries in ((self.double, 1), (self.packed, 2)):
+            for fmt in map(element_format, types):
+                need.append(2 * (fmt.sig_bits + exponent_range(fmt)) + carries)
         return max(need)
 
     @property

@@ -7,10 +7,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from models.config import ChipConfig
-from models.formats import FP32_PASSES, MX_ROWS, DType
+from models.formats import FP32_PASSES, DType
 from models.isa import Engine, ErrorCode, Flag
 from rtl.access.pattern import PatternWalker, WalkerConfig
-from rtl.access.reader import LaneReader, LaneReaderConfig, rotated
+from rtl.access.reader import LaneReader, LaneReaderConfig
 from rtl.array.array import TensorArray, array_latency
 from rtl.array.row import ArrayConfig
 from rtl.interfaces import (
@@ -18,7 +18,6 @@ from rtl.interfaces import (
     LaneReadSignature,
     PsumAccumulateSignature,
     UpdateLayout,
-    lanes_layout,
     mac_code_bits,
     psum_addr_bits,
     sbuf_addr_bits,
@@ -27,7 +26,9 @@ from rtl.lib.queue import Queue, QueueConfig
 from rtl.memory.psum import PSUM_HAZARD
 from rtl.pe.operand import FP32_CODES, WORD, WORD_BITS, PeConfig
 from rtl.pe.pe import MOVE_SETTLE
+from rtl.tensor.collect import ResultCollector
 from rtl.tensor.front import SIZE_BITS, TensorFront
+from rtl.tensor.operand import OperandColumn
 from rtl.tiles import TileLibrary
 
 MATMULS = 2
@@ -48,25 +49,11 @@ class _MatmulLayout(data.StructLayout):
                 "quarter": unsigned(2),
                 "accumulate": unsigned(1),
                 "swap": unsigned(1),
-                "packed": unsigned(1),
+                "both": unsigned(1),
+                "double": unsigned(1),
                 "offset": unsigned(2),
                 "size": unsigned(2),
                 "dtype": unsigned(mac_code_bits()),
-            }
-        )
-
-
-class _ResultLayout(data.StructLayout):
-    """Where a column's result goes when it comes out of the array."""
-
-    def __init__(self, partitions: int, addr_bits: int) -> None:
-        super().__init__(
-            {
-                "addr": unsigned(addr_bits),
-                "accumulate": unsigned(1),
-                "mask": unsigned(4),
-                "lanes": unsigned(partitions.bit_length()),
-                "quarter": unsigned(2),
             }
         )
 
@@ -118,24 +105,29 @@ class TensorEngine(wiring.Component):
         m.submodules.walker = self.walker = self.tiles.place(
             PatternWalker, WalkerConfig(sbuf_bytes=None, psum_bytes=cfg.psum.bytes_per_partition)
         )
-        array_config = ArrayConfig(partitions=p, pe=PeConfig(formats=cfg.tensor.formats))
+        pe = PeConfig(formats=cfg.tensor.formats, double=cfg.tensor.double_row)
+        array_config = ArrayConfig(partitions=p, pe=pe)
         m.submodules.array = self.array = self.tiles.place(TensorArray, array_config)
         self.matmuls = self._queue(m, "matmuls", _MatmulLayout(p).size, MATMULS)
-        self.results = self._queue(
-            m, "results", _ResultLayout(p, psum_addr_bits(cfg)).size, array_latency(p) + 4
-        )
+        m.submodules.collector = self.collector = self.tiles.place(ResultCollector, cfg)
+        m.d.comb += [
+            self.collector.result_valid.eq(self.array.result_valid),
+            self.collector.result.eq(self.array.result),
+            self.accumulate.valid.eq(self.collector.valid),
+            self.accumulate.column.eq(self.collector.column),
+        ]
         self.pending = self._queue(m, "pending", _PendingLayout().size, PENDING)
 
         self.flush, self.dead, self.quiet = Signal(), Signal(), Signal()
         self.full, self.swaps = Signal(), Signal(range(MATMULS + 2))
         self.load_busy, self.load_wait = Signal(), Signal(range(MATMULS + 2))
-        self.load_packed, self.load_offset, self.load_size = Signal(), Signal(2), Signal(2)
+        self.load_both, self.load_double = Signal(), Signal()
+        self.load_offset, self.load_size = Signal(2), Signal(2)
         self.load_dtype, self.load_index = Signal(mac_code_bits()), Signal(range(p))
         self.swapped, self.loaded = Signal(), Signal()
         self._dispatch(m)
         self._load(m)
         self._stream(m)
-        self._collect(m)
         self._complete(m)
         self._faults(m)
         return m
@@ -152,9 +144,11 @@ class TensorEngine(wiring.Component):
         instr = checked.issue.instr
         connect(m, flipped(self.ctl.issue), front.issue)
         ready = {n: r.start.ready for n, r in self.readers.items()}
-        can_load = ~self.load_busy & ready["stationary"] & (~checked.packed | ready["stationary_scale"])
+        # src1: scales or second rows
+        both = checked.packed | checked.double
+        can_load = ~self.load_busy & ready["stationary"] & (~both | ready["stationary_scale"])
         empty = checked.columns == 0
-        can_read = checked.words | (ready["moving"] & (~checked.packed | ready["moving_scale"]))
+        can_read = checked.words | (ready["moving"] & (~both | ready["moving_scale"]))
         can_stream = empty | (self.matmuls.i.ready & self.walker.start.ready & can_read)
         go, load, matmul = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -173,9 +167,9 @@ class TensorEngine(wiring.Component):
         ]
         for name, start in (
             ("stationary", load),
-            ("stationary_scale", load & checked.packed),
+            ("stationary_scale", load & both),
             ("moving", matmul & ~checked.words),
-            ("moving_scale", matmul & checked.packed),
+            ("moving_scale", matmul & both),
         ):
             reader = self.readers[name]
             scale = name.endswith("scale")
@@ -185,12 +179,11 @@ class TensorEngine(wiring.Component):
                 reader.start.payload.ap.eq(instr.src1 if scale else instr.src0),
                 reader.start.payload.size.eq(0 if scale else checked.size),
             ]
-            if (
-                scale
-            ):  # groups lie with the quadrants of the operand; the offset in a quadrant is taken off later
-                m.d.comb += reader.start.payload.ap.part.eq(instr.src0.part)
+            # scales lie with the quadrants of the operand; the offset in a quadrant is taken off later
+            if scale:
+                part = Mux(checked.packed, instr.src0.part, instr.src1.part)
+                m.d.comb += reader.start.payload.ap.part.eq(part)
         step = (p // 4).bit_length() - 1
-        code = Mux(checked.words, WORD, instr.src0.dtype)
         entry = Signal(_MatmulLayout(p))
         pending = Signal(_PendingLayout())
         m.d.comb += [
@@ -203,10 +196,11 @@ class TensorEngine(wiring.Component):
             entry.quarter.eq(instr.dst.part[step : step + 2]),
             entry.accumulate.eq(instr.flags[Flag.ACCUMULATE.bit_length() - 1]),
             entry.swap.eq(checked.swap),
-            entry.packed.eq(checked.packed),
+            entry.both.eq(both),
+            entry.double.eq(checked.double),
             entry.offset.eq(instr.src1.part[2:4]),
             entry.size.eq(Mux(checked.words, checked.size, 2)),
-            entry.dtype.eq(code),
+            entry.dtype.eq(checked.code),
             self.matmuls.i.valid.eq(matmul),
             self.matmuls.i.payload.eq(entry),
             pending.load.eq(~checked.stream),
@@ -230,10 +224,11 @@ class TensorEngine(wiring.Component):
             m.d.sync += [
                 self.load_busy.eq(1),
                 self.load_wait.eq(swaps_left),
-                self.load_packed.eq(checked.packed),
+                self.load_both.eq(both),
+                self.load_double.eq(checked.double),
                 self.load_offset.eq(instr.src1.part[2:4]),
                 self.load_size.eq(checked.size),
-                self.load_dtype.eq(code),
+                self.load_dtype.eq(checked.code),
                 self.load_index.eq(0),
             ]
             # weights that no matmul is going to use are no longer whole
@@ -247,46 +242,38 @@ class TensorEngine(wiring.Component):
         with m.If(self.flush):
             m.d.sync += [self.full.eq(0), self.swaps.eq(0), self.load_busy.eq(0), self.load_wait.eq(0)]
 
-    def _scales(self, lanes: Any, offset: Value) -> list[Value]:
-        """The groups' scales out of a scale item whose lane 0 is the operand's first partition."""
-        per = self.config.quadrant // MX_ROWS
-        out = []
-        for group in range(self.config.scale_groups):
-            first = group // per * self.config.quadrant + group % per
-            if self.config.partitions >= 32:
-                a, b, c, d = (lanes[first + 4 * o][:8] for o in range(4))
-                out.append(Mux(offset[1], Mux(offset[0], d, c), Mux(offset[0], b, a)))
-            else:
-                out.append(lanes[first][:8])
-        return out
-
-    @staticmethod
-    def _spread(word: Value, size: Value) -> Value:
-        """An element at every place in its word where PSUM may want it; numbers are taken from the lowest place."""
-        return Mux(size[1], word, Mux(size[0], word[:16].replicate(2), word[:8].replicate(4)))
+    def _operand(self, m: Module, name: str, size: Value, offset: Value, double: Value) -> Any:
+        """The column that the operand `name` has for the array."""
+        m.submodules[f"{name}_column"] = unit = self.tiles.place(OperandColumn, self.config)
+        m.d.comb += [
+            unit.words.eq(self.readers[name].out.payload.data),
+            unit.others.eq(self.readers[f"{name}_scale"].out.payload.data),
+            unit.size.eq(size),
+            unit.offset.eq(offset),
+            unit.double.eq(double),
+        ]
+        return unit
 
     # --- weights -----------------------------------------------------------------------------------------------
     def _load(self, m: Module) -> None:
-        words, scales = self.readers["stationary"].out, self.readers["stationary_scale"].out
+        words, others = self.readers["stationary"].out, self.readers["stationary_scale"].out
+        operand = self._operand(m, "stationary", self.load_size, self.load_offset, self.load_double)
         push = Signal()
         m.d.comb += [
             push.eq(
                 self.load_busy
                 & (self.load_wait == 0)
                 & words.valid
-                & (~self.load_packed | scales.valid)
+                & (~self.load_both | others.valid)
                 & ~self.flush
             ),
             words.ready.eq(push),
-            scales.ready.eq(push & self.load_packed),
+            others.ready.eq(push & self.load_both),
             self.loaded.eq(push & words.payload.last),
             self.array.load_valid.eq(push),
             self.array.load.dtype.eq(self.load_dtype),
             self.array.load.index.eq(self.load_index),
-            self.array.load.column.data.eq(Cat(self._spread(w, self.load_size) for w in words.payload.data)),
-            self.array.load.column.scale.as_value().eq(
-                Cat(self._scales(scales.payload.data, self.load_offset))
-            ),
+            self.array.load.column.eq(operand.column),
         ]
         with m.If(push):
             m.d.sync += self.load_index.eq(self.load_index + 1)
@@ -294,9 +281,10 @@ class TensorEngine(wiring.Component):
     # --- columns -----------------------------------------------------------------------------------------------
     def _stream(self, m: Module) -> None:
         p = self.config.partitions
-        words, scales = self.readers["moving"].out, self.readers["moving_scale"].out
+        words, others = self.readers["moving"].out, self.readers["moving_scale"].out
         target = self.walker.out
         entry = data.View(_MatmulLayout(p), self.matmuls.o.payload)
+        operand = self._operand(m, "moving", C(2, 2), entry.offset, entry.double)
         first, can, hazard, hold = Signal(init=1), Signal(), Signal(), Signal()
         # A column enters the array in a cycle, or in FP32_PASSES, and is given up with the last one.
         enter, fire, swap = Signal(), Signal(), Signal()
@@ -325,9 +313,9 @@ class TensorEngine(wiring.Component):
             hazard.eq(entry.accumulate & Cat(recent).any()),
             can.eq(
                 self.matmuls.o.valid
-                & (words_move | (words.valid & (~entry.packed | scales.valid)))
+                & (words_move | (words.valid & (~entry.both | others.valid)))
                 & target.valid
-                & self.results.i.ready
+                & self.collector.places.ready
                 & (~(first & entry.swap) | (self.full & ~moved.any()))
                 & ~hazard
                 & ~hold
@@ -336,7 +324,7 @@ class TensorEngine(wiring.Component):
             fire.eq(enter & last),
             self.swapped.eq(enter & swap),
             words.ready.eq(fire & ~words_move),
-            scales.ready.eq(fire & entry.packed),
+            others.ready.eq(fire & entry.both),
             target.ready.eq(fire),
             self.matmuls.o.ready.eq(fire & target.payload.last),
             self.columns.eq(fire),
@@ -350,22 +338,21 @@ class TensorEngine(wiring.Component):
         m.d.comb += [
             self.array.moving_valid.eq(enter),
             moving.column.data.eq(
-                Cat(Mux(words_move, C(0, WORD_BITS) | (turn == k), words.payload.data[k]) for k in range(p))
+                Cat(Mux(words_move, C(0, WORD_BITS) | (turn == k), operand.column.data[k]) for k in range(p))
             ),
-            moving.column.scale.as_value().eq(Cat(self._scales(scales.payload.data, entry.offset))),
+            moving.column.scale.eq(operand.column.scale),
             moving.rows.eq(entry.rows),
             moving.swap.eq(swap),
             moving.dtype.eq(code),
         ]
-        result = Signal(_ResultLayout(p, len(addr)))
+        result = self.collector.places.payload
         m.d.comb += [
             result.addr.eq(addr),
             result.accumulate.eq(entry.accumulate),
             result.mask.eq(Mux(entry.size[1], 0xF, Mux(entry.size[0], 3, 1) << place)),
             result.lanes.eq(entry.lanes),
             result.quarter.eq(entry.quarter),
-            self.results.i.valid.eq(fire),
-            self.results.i.payload.eq(result),
+            self.collector.places.valid.eq(fire),
         ]
 
     def _passes(self, m: Module, dtype: Value, enter: Value) -> tuple[Value, Value, Value]:
@@ -379,30 +366,6 @@ class TensorEngine(wiring.Component):
         with m.Elif(enter & several):
             m.d.sync += turn.eq(turn + 1)
         return Mux(several, codes[turn], dtype), ~several | (turn == FP32_PASSES - 1), turn != 0
-
-    def _collect(self, m: Module) -> None:
-        """Results out of the array, turned to their partitions, into PSUM."""
-        p = self.config.partitions
-        result = data.View(_ResultLayout(p, psum_addr_bits(self.config)), self.results.o.payload)
-        column, valid = self.accumulate.column, Signal()
-        held = Signal(column.shape(), reset_less=True)
-        lanes = Signal(lanes_layout(p))
-        m.d.comb += [
-            self.results.o.ready.eq(self.array.result_valid),
-            lanes.as_value().eq(Cat(rotated(self.array.result, p, -result.quarter))),
-            self.accumulate.valid.eq(valid),
-            column.eq(held),
-        ]
-        used = [i < result.lanes for i in range(p)]
-        m.d.sync += valid.eq(self.array.result_valid)
-        with m.If(self.array.result_valid):
-            m.d.sync += [
-                held.addr.eq(result.addr),
-                held.accumulate.eq(result.accumulate),
-                held.mask.eq(result.mask),
-                held.data.eq(lanes),
-                held.lanes.eq(Cat(rotated(used, p, -result.quarter))),
-            ]
 
     # --- end ---------------------------------------------------------------------------------------------------
     def _complete(self, m: Module) -> None:

@@ -14,6 +14,7 @@ from models.isa import Flag, Opcode, Space
 from rtl.access.size import LATENCY, PatternSize, SizeConfig
 from rtl.interfaces import IssueLayout, mac_code_bits
 from rtl.lib.element import log2_bytes
+from rtl.pe.operand import DOUBLE_CODES, WORD
 from rtl.tiles import TileLibrary
 
 SIZE_BITS = 16
@@ -22,7 +23,8 @@ SIZE_BITS = 16
 class CheckedLayout(data.StructLayout):
     """An instruction that may run: what it is, columns to stream or to load, and whether it brings new weights into use.
 
-    load, stream: it loads weights, it streams columns; TRANSPOSE (`words`) does both. size: log2 of the operand word's bytes. packed: it has scales. `legal` low: ILLEGAL_FIELD, nothing else means anything.
+    load, stream: it loads weights, it streams columns; TRANSPOSE (`words`) does both. size: log2 of the operand word's bytes.
+    code: type, as the array takes it (rtl.pe.operand). packed: src1 is scales; double: src1 is second rows. `legal` low: ILLEGAL_FIELD, nothing else means anything.
     """
 
     def __init__(self) -> None:
@@ -36,7 +38,9 @@ class CheckedLayout(data.StructLayout):
                 "columns": unsigned(SIZE_BITS),
                 "swap": unsigned(1),
                 "size": unsigned(2),
+                "code": unsigned(mac_code_bits()),
                 "packed": unsigned(1),
+                "double": unsigned(1),
             }
         )
 
@@ -81,8 +85,11 @@ class TensorFront(wiring.Component):
         # weights loaded last
         held, fresh = Signal(), Signal()
         held_k, held_m, held_dtype = Signal(8), Signal(8), Signal(mac_code_bits())
+        held_double, double = Signal(), Signal()
+        m.d.comb += double.eq(instr.flags[Flag.DOUBLE_ROW.bit_length() - 1])
         item = Signal(CheckedLayout())
-        legal = self._legal(m, instr, sizes, held, held_k, held_m, held_dtype)
+        same = held & (held_k == instr.parts) & (held_m == instr.cols) & (held_double == double)
+        legal = self._legal(m, instr, sizes, double, same, held_dtype)
         m.d.comb += self.checked.payload.eq(item)
         with m.FSM():
             with m.State("IDLE"):
@@ -106,7 +113,9 @@ class TensorFront(wiring.Component):
                         item.columns.eq(Mux(words, instr.parts, sizes["src0"])),
                         item.swap.eq(fresh | words),
                         item.size.eq(log2_bytes(instr.src0.dtype)),
+                        item.code.eq(self._code(instr.src0.dtype, words, double)),
                         item.packed.eq(_one_of(instr.src0.dtype, PACKED) & ~words),
+                        item.double.eq(double & ~words),
                     ]
                     with m.If(legal & load):
                         m.d.sync += [
@@ -115,6 +124,7 @@ class TensorFront(wiring.Component):
                             held_k.eq(instr.parts),
                             held_m.eq(instr.cols),
                             held_dtype.eq(instr.src0.dtype),
+                            held_double.eq(double),
                         ]
                     with m.If(legal & ~load & (sizes["src0"] != 0)):
                         m.d.sync += fresh.eq(0)
@@ -135,12 +145,11 @@ class TensorFront(wiring.Component):
         m: Module,
         instr: Any,
         sizes: dict[str, Value],
-        held: Signal,
-        held_k: Signal,
-        held_m: Signal,
+        double: Signal,
+        same: Value,
         held_dtype: Signal,
     ) -> Signal:
-        """The field rules of models.machine for this engine's own opcodes."""
+        """The field rules of models.machine for this engine's own opcodes. `same`: the loaded weights have this MATMUL's shape and rows."""
         cfg = self.config
         p = cfg.partitions
         dst, src0, src1 = instr.dst, instr.src0, instr.src1
@@ -157,6 +166,7 @@ class TensorFront(wiring.Component):
             (src0.space == Space.SBUF) & align & (src0.part[:step] == 0) & (src0.part + instr.parts <= p)
         )
         offset_ok = (src1.part & 0xF3) == 0 if p >= 32 else src1.part == 0
+        rows = self._legal_rows(instr, sizes, double)
         scales = ~packed | (
             (src1.dtype == DType.E8M0)
             & (src1.space == Space.SBUF)
@@ -164,7 +174,8 @@ class TensorFront(wiring.Component):
             & (src0.part[:quadrant] == 0)
             & (sizes["src1"] == sizes["src0"])
         )
-        load = (instr.flags == 0) & (sizes["src0"] == instr.cols)
+        double_row = int(Flag.DOUBLE_ROW)
+        load = ((instr.flags & (0xFF ^ double_row)) == 0) & (sizes["src0"] == instr.cols)
         same_class = reduce(
             or_,
             [
@@ -175,10 +186,8 @@ class TensorFront(wiring.Component):
         )
         target = (dst.space == Space.PSUM) & (dst.part[:step] == 0) & (dst.part + instr.cols <= p)
         matmul = (
-            ((instr.flags & (0xFF ^ int(Flag.ACCUMULATE))) == 0)
-            & held
-            & (held_k == instr.parts)
-            & (held_m == instr.cols)
+            ((instr.flags & (0xFF ^ int(Flag.ACCUMULATE) ^ double_row)) == 0)
+            & same
             & same_class
             & target
             & (dst.dtype == DType.FP32)
@@ -198,9 +207,29 @@ class TensorFront(wiring.Component):
             & (sizes["dst"] == instr.parts)
         )
         legal = Signal()
-        m.d.comb += legal.eq(shape & operand & number & scales & matmul)
+        m.d.comb += legal.eq(shape & operand & number & scales & rows & matmul)
         with m.If(instr.opcode == Opcode.LOAD_STATIONARY):
-            m.d.comb += legal.eq(shape & operand & number & scales & load)
+            m.d.comb += legal.eq(shape & operand & number & scales & rows & load)
         with m.Elif(instr.opcode == Opcode.TRANSPOSE):
             m.d.comb += legal.eq(shape & operand & transpose)
         return legal
+
+    def _legal_rows(self, instr: Any, sizes: dict[str, Value], double: Value) -> Value:
+        """Where there are second rows, they may be there and are as src0."""
+        src0, src1 = instr.src0, instr.src1
+        p = self.config.partitions
+        step = (p // 4).bit_length() - 1
+        return ~double | (
+            _one_of(src0.dtype, self.config.tensor.double_row)
+            & (src1.dtype == src0.dtype)
+            & (src1.space == Space.SBUF)
+            & (src1.part[:step] == 0)
+            & (src1.part + instr.parts <= p)
+            & (sizes["src1"] == sizes["src0"])
+        )
+
+    def _code(self, dtype: Value, words: Value, double: Value) -> Value:
+        code: Value = dtype
+        for kind in self.config.tensor.double_row:
+            code = Mux(double & (dtype == kind.value), DOUBLE_CODES[kind], code)
+        return Mux(words, WORD, code)

@@ -57,7 +57,8 @@ def _small(rng: random.Random, config: ChipConfig, engine: Engine, word: bytes) 
         "parts": rng.choice([0, config.partitions + 1, 255]),
         "cols": rng.choice([0, config.partitions + 1, 255]),
         "op0": rng.randint(100, 255),
-        "flags": 128,
+        # LOAD_STATIONARY knows no flag but DOUBLE_ROW, and a MATMUL's is that of its load
+        "flags": 2 if word[0] == Opcode.LOAD_STATIONARY else raw_fields(word)["flags"] ^ 128,
         "axes": rng.choice([0, 5, 255]),
     }
     options = [(0, _FIELDS[n], v) for n, v in values.items() if n in used]

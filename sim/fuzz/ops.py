@@ -386,10 +386,13 @@ class Generator:
         return Op(engine, (part,), reads, frozenset({target}), turns, step)
 
     def _matmul(self) -> Op:
-        """Weights, and one to three matmuls through them."""
+        """Weights, and one to three matmuls through them, all of them double rows or none."""
         rng, p = self.rng, self.config.partitions
         classes = [c & frozenset(self.config.tensor.formats) for c in MAC_CLASSES]
-        pair = sorted(rng.choice([c for c in classes if c]))
+        kinds = rng.choice([c for c in classes if c])
+        doubles = kinds & frozenset(self.config.tensor.double_row)
+        double = bool(doubles) and rng.random() < 0.5
+        pair = sorted(doubles if double else kinds)
         k, m = rng.randint(1, p), rng.randint(1, p)
         packed = pair[0] in PACKED
         reads: set[Slot] = set()
@@ -399,19 +402,20 @@ class Generator:
             part = 0 if packed else self._part(k)
             reads.add(slot)
             out = {"src0": self._pattern(slot, count, rng.choice(pair), part)}
-            if packed:
-                scales = self._slot(space=Space.SBUF)
-                reads.add(scales)
-                out["src1"] = self._pattern(scales, count, DType.E8M0, 0)
+            if packed or double:
+                other = self._slot(space=Space.SBUF)
+                reads.add(other)
+                dtype, part = (out["src0"].dtype, self._part(k)) if double else (DType.E8M0, 0)
+                out["src1"] = self._pattern(other, count, dtype, part)
             return out
 
-        size = {"parts": k, "cols": m}
+        size = {"parts": k, "cols": m, "flags": int(Flag.DOUBLE_ROW) if double else 0}
         parts = [Part(Opcode.LOAD_STATIONARY, size, operand(m))]
         target = self._slot(space=Space.PSUM)
         for _ in range(rng.randint(1, 3)):
             n = rng.choice([1, 2, 5, 16, 40, 64])
             dst = self._pattern(target, n, DType.FP32, self._part(m))
-            flags = rng.choice([0, int(Flag.ACCUMULATE)])
+            flags = size["flags"] | rng.choice([0, int(Flag.ACCUMULATE)])
             parts.append(Part(Opcode.MATMUL, {**size, "flags": flags}, {"dst": dst, **operand(n)}))
         return Op(Engine.TENSOR, tuple(parts), frozenset(reads | {target}), frozenset({target}))
 

@@ -12,6 +12,7 @@ frees the hidden buffers.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -282,7 +283,7 @@ class _CoreBuilder:
         wait = self.done.ge(max(done, self.tile - self.config.psum.banks + 1))
         for i, (w, ws, x, xs) in enumerate(k_tiles):
             tensor.load_stationary(w, k=self.t.k, m=m, scale=ws)
-            sync: dict[str, object] = {"wait": wait} if i == 0 and wait.value > 0 else {}
+            sync: dict[str, Any] = {"wait": wait} if i == 0 and wait.value > 0 else {}
             sync |= {"update": self.ready.add()} if i == len(k_tiles) - 1 else {}
             tensor.matmul(self._psum(count), x, k=self.t.k, m=m, accumulate=i > 0, scale=xs, **sync)
 

@@ -1,7 +1,7 @@
 """One GEMM on one core: C[M, N] = A[M, K] B[K, N], operands brought to SBUF first, results straight from PSUM to memory.
 
-Operands come as codes (BF16, FP16, FP8) or as MX codes with scales; K is cut into tiles of P partitions (x 4 for MX), N into PSUM banks,
-M into tiles of P columns.
+Operands come as codes (BF16, FP16, FP8) or as MX codes with scales; K is cut into tiles of P partitions (x 4 for MX, x 2 for double rows of
+FP8), N into PSUM banks, M into tiles of P columns.
 """
 
 from dataclasses import dataclass
@@ -25,15 +25,24 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Words uint32 [rows, columns] (rows = K, or K / 4 words for x4 types) and scales uint8 [rows / 8 rounded up, columns] or None."""
+    """Words uint32 [rows, columns] (rows = K, K / 4 for x4 types, K / 2 pairs of codes for `double` rows) and scales uint8
+    [rows / 8 rounded up, columns] or None."""
 
     dtype: DType
     words: U32
     scales: U8 | None = None
+    double: bool = False
 
 
-def operand(dtype: DType, values: NDArray[np.float64]) -> Operand:
-    """An operand from [K, columns]: one rounding for plain types; the OCP rule, K zero-padded to 4, for x4 types."""
+def operand(dtype: DType, values: NDArray[np.float64], *, double: bool = False) -> Operand:
+    """An operand from [K, columns]: one rounding for plain types; the OCP rule, K zero-padded to 4, for x4 types.
+
+    `double`: rows 2 k and 2 k + 1 of K share a partition; K is zero-padded to 2.
+    """
+    if double:
+        even = np.concatenate([values, np.zeros((values.shape[0] % 2, values.shape[1]))])
+        single = cast.encode(dtype, even.astype(np.float32), saturate=True)
+        return Operand(dtype, array.pairs(single[::2], single[1::2]), double=True)
     if dtype not in PACKED:
         return Operand(dtype, cast.encode(dtype, values.astype(np.float32), saturate=True))
     k, columns = values.shape
@@ -54,7 +63,9 @@ def golden(a: Operand, b: Operand, config: ChipConfig) -> NDArray[np.float32]:
         stop = min(first + config.partitions, a.words.shape[0])
         groups = slice(first // MX_ROWS, -(-stop // MX_ROWS))
         scales = [None if o.scales is None else o.scales[groups] for o in (a, b)]
-        part = array.matmul(a.words[first:stop], b.words[first:stop], a.dtype, b.dtype, *scales)
+        part = array.matmul(
+            a.words[first:stop], b.words[first:stop], a.dtype, b.dtype, *scales, double=a.double
+        )
         total = part if total is None else array.accumulate(total, part)
     if total is None:
         raise ValueError("K must be at least 1, not 0")
@@ -79,12 +90,14 @@ class Job:
 def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
     """The image that multiplies `a` (stationary, [K, M]) and `b` (moving, [K, N]) on `core`.
 
-    Raises WorkloadError when the operands do not fit SBUF or memory, ValueError when their K differs.
+    Raises WorkloadError when the operands do not fit SBUF or memory, ValueError when their K differs or only one has double rows.
     """
     k, m = a.words.shape
     n = b.words.shape[1]
     if b.words.shape[0] != k:
         raise ValueError(f"K must be equal in both operands, not {k} and {b.words.shape[0]} rows")
+    if a.double != b.double:
+        raise ValueError("both operands must have double rows, or none")
     p = config.partitions
     image = Image.empty(config)
     memory = Allocator(config.memory.bytes, "memory", first=4096)
@@ -114,17 +127,20 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
         return target
 
     def tiles(o: Operand) -> list[tuple[int, int, int]]:
-        """(partitions, address of words, address of scales) of each K-tile."""
+        """(partitions, address of words, address of scales or of second rows) of each K-tile."""
         out = []
         narrow = {1: np.uint8, 2: np.uint16, 4: np.uint32}[dtype_bytes(o.dtype)]
         for first in range(0, k, p):
             count = min(p, k - first)
-            words = fetch(o.words[first : first + count].astype(narrow))
-            scales = 0
-            if o.scales is not None:
+            part = o.words[first : first + count]
+            words = fetch((part & 0xFF if o.double else part).astype(narrow))
+            other = 0
+            if o.double:
+                other = fetch((part >> 8).astype(narrow))
+            elif o.scales is not None:
                 groups = o.scales[first // MX_ROWS : -(-(first + count) // MX_ROWS)]
-                scales = fetch(_by_quadrant(config, groups))
-            out.append((count, words, scales))
+                other = fetch(_by_quadrant(config, groups))
+            out.append((count, words, other))
         return out
 
     a_tiles, b_tiles = tiles(a), tiles(b)
@@ -139,21 +155,20 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
             nn = min(bank_columns, n - n0)
             bank = (results % config.psum.banks) * config.psum.bank_bytes
             wait = stored.ge(results - config.psum.banks + 1) if results >= config.psum.banks else None
-            for i, ((count, aw, as_), (_, bw, bs)) in enumerate(zip(a_tiles, b_tiles, strict=True)):
+            for i, ((count, aw, ao), (_, bw, bo)) in enumerate(zip(a_tiles, b_tiles, strict=True)):
                 last = i == len(a_tiles) - 1
-                program.tensor.load_stationary(
-                    *_pattern(a, aw, as_, m0, mm)[:1], k=count, m=mm, scale=_pattern(a, aw, as_, m0, mm)[1]
-                )
-                moving, scale = _pattern(b, bw, bs, n0, nn)
+                weights, other = _patterns(a, aw, ao, m0, mm)
+                program.tensor.load_stationary(weights, k=count, m=mm, **other)
+                moving, other = _patterns(b, bw, bo, n0, nn)
                 program.tensor.matmul(
                     row(bank, DType.FP32, nn, space=Space.PSUM),
                     moving,
                     k=count,
                     m=mm,
                     accumulate=i > 0,
-                    scale=scale,
                     wait=wait if i == 0 else None,
                     update=ready.add() if last else None,
+                    **other,
                 )
             results += 1
             program.sync.dma(
@@ -172,12 +187,14 @@ def build(config: ChipConfig, a: Operand, b: Operand, *, core: int = 0) -> Job:
     return Job(image, program, address, (m, n))
 
 
-def _pattern(
-    o: Operand, words: int, scales: int, first: int, count: int
-) -> tuple[AccessPattern, AccessPattern | None]:
-    """Patterns of `count` columns from `first` of a tile: data and, for x4 types, scales."""
+def _patterns(
+    o: Operand, words: int, other: int, first: int, count: int
+) -> tuple[AccessPattern, dict[str, AccessPattern]]:
+    """Patterns of `count` columns from `first` of a tile: data, and what goes with it by the builder's name: scales or second rows."""
     data = row(words + first * dtype_bytes(o.dtype), o.dtype, count)
-    return data, row(scales + first, DType.E8M0, count) if o.scales is not None else None
+    if o.double:
+        return data, {"double_row": row(other + first, o.dtype, count)}
+    return data, {"scale": row(other + first, DType.E8M0, count)} if o.scales is not None else {}
 
 
 def _by_quadrant(config: ChipConfig, groups: U8) -> U8:

@@ -129,47 +129,57 @@ class Bench:
         self.seen += 1
 
 
-def _setup() -> tuple[np.random.Generator, tuple[DType, ...], int]:
+def _setup() -> tuple[np.random.Generator, tuple[DType, ...], tuple[DType, ...], int]:
     rng = np.random.default_rng(random.getrandbits(64))
-    return rng, tuple(DType(f) for f in params()["formats"]), params()["partitions"]
+    formats, double = (tuple(DType(f) for f in params()[key]) for key in ("formats", "double"))
+    return rng, formats, double, params()["partitions"]
+
+
+def _any_tile(
+    rng: np.random.Generator, p: int, formats: tuple[DType, ...], double: tuple[DType, ...]
+) -> Tile:
+    """Words, a double row where there are any, or a tile of any format."""
+    if random.random() < 0.25:
+        return word_tile(rng, p)
+    if double and random.random() < 0.3:
+        return random_tile(rng, p, double, double=True)
+    return random_tile(rng, p, formats)
 
 
 @cocotb.test()
 async def random_tiles(dut: Any) -> None:
-    """All formats of the configuration and words, random shapes, with and without gaps."""
-    rng, formats, p = _setup()
+    """All formats of the configuration, double rows and words, random shapes, with and without gaps."""
+    rng, formats, double, p = _setup()
     bench = Bench(dut, 0.0)
     await bench.start()
     for gap in (0.0, 0.3):
         bench.gap = gap
-        await bench.run(
-            [
-                word_tile(rng, p) if random.random() < 0.25 else random_tile(rng, p, formats)
-                for _ in range(params()["tiles"])
-            ]
-        )
+        await bench.run([_any_tile(rng, p, formats, double) for _ in range(params()["tiles"])])
     assert bench.seen > params()["tiles"]
 
 
 @cocotb.test()
 async def edge_shapes(dut: Any) -> None:
     """1 x 1 x 1, single rows and columns, full tiles, in every format; rows beyond K are poison."""
-    rng, formats, p = _setup()
+    rng, formats, double, p = _setup()
     bench = Bench(dut, 0.1)
     await bench.start()
     shapes = [(1, 1, 1), (p, p, 1), (1, p, 2), (p, 1, 2), (p - 1, p - 1, 3), (p // 2 + 1, 3, 1), (p, p, p)]
     await bench.run([random_tile(rng, p, (f,), shape) for f in formats for shape in shapes])
+    await bench.run([random_tile(rng, p, (f,), shape, double=True) for f in double for shape in shapes])
 
 
 @cocotb.test()
 async def one_column_a_cycle(dut: Any) -> None:
     """Full tiles of 2 P columns stream back to back without one idle cycle: loads hide behind the columns."""
-    rng, formats, p = _setup()
+    rng, formats, double, p = _setup()
     formats = tuple(f for f in formats if f != DType.FP32)
     if not formats:
         return
     bench = Bench(dut, 0.0)
     await bench.start()
-    await bench.run([random_tile(rng, p, formats, (p, p, 2 * p)) for _ in range(4)])
+    tiles = [random_tile(rng, p, formats, (p, p, 2 * p)) for _ in range(4)]
+    tiles += [random_tile(rng, p, double, (p, p, 2 * p), double=True) for _ in range(4 if double else 0)]
+    await bench.run(tiles)
     first = bench.columns[0]
-    assert bench.columns == list(range(first, first + 8 * p))
+    assert bench.columns == list(range(first, first + 2 * p * len(tiles)))

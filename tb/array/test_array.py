@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.formats import MAC_DTYPES, DType
+from models.formats import DOUBLE_ROWS, MAC_DTYPES, DType
 from rtl.array.array import TensorArray, array_latency
 from rtl.array.row import ArrayConfig
 from rtl.pe.operand import PeConfig
@@ -17,20 +17,31 @@ def _run(
     tiles: int,
     simulator: str = "verilator",
     *,
+    double: tuple[DType, ...] = (),
     inline: bool = False,
 ) -> None:
     run_bench(
         TensorArray,
-        ArrayConfig(partitions=partitions, pe=PeConfig(formats=formats)),
+        ArrayConfig(partitions=partitions, pe=PeConfig(formats=formats, double=double)),
         "tb.array.tb_array",
         simulator=simulator,
         inline=inline,
-        parameters={"partitions": partitions, "formats": [int(f) for f in formats], "tiles": tiles},
+        parameters={
+            "partitions": partitions,
+            "formats": [int(f) for f in formats],
+            "double": [int(f) for f in double],
+            "tiles": tiles,
+        },
     )
 
 
 def test_all_formats() -> None:
-    _run(MAC_DTYPES, 8, 60)
+    _run(MAC_DTYPES, 8, 60, double=DOUBLE_ROWS)
+
+
+def test_double_rows_alone() -> None:
+    """No other format makes the bank or the sum wide enough."""
+    _run(DOUBLE_ROWS, 8, 25, double=DOUBLE_ROWS)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +52,7 @@ def test_only_what_is_built(formats: tuple[DType, ...]) -> None:
 
 
 def test_icarus() -> None:
-    _run(NANO, 8, 4, "icarus")
+    _run(NANO, 8, 4, "icarus", double=(DType.E4M3,))
 
 
 def test_inlined_netlist_agrees() -> None:
@@ -51,7 +62,7 @@ def test_inlined_netlist_agrees() -> None:
 @pytest.mark.regress
 @pytest.mark.parametrize("partitions", [16, 32])
 def test_larger(partitions: int) -> None:
-    _run(MAC_DTYPES, partitions, 40)
+    _run(MAC_DTYPES, partitions, 40, double=DOUBLE_ROWS)
 
 
 def test_latency() -> None:

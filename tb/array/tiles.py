@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import array
-from models.formats import FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
-from rtl.pe.operand import WORD
+from models.formats import DOUBLE_ROWS, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType, dtype_bytes
+from rtl.pe.operand import DOUBLE_CODES, WORD
 
 U8, U32 = NDArray[np.uint8], NDArray[np.uint32]
 
@@ -28,8 +28,12 @@ class Tile:
     expected: NDArray[np.float32]
 
 
-def _codes(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], style: str) -> U32:
-    """Raw words: `bits` is every pattern alike, `tame` has exponents near each other, so that sums cancel and round."""
+def _codes(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], style: str, double: bool) -> U32:
+    """Raw words, of a double row with poison above its two elements: `bits` is every pattern alike, `tame` has exponents near each other, so that sums cancel and round."""
+    if double:
+        poison = rng.integers(0, 1 << 16, shape, dtype=np.uint64).astype(np.uint32)
+        codes = [_codes(rng, dtype, shape, style, False) for _ in range(2)]
+        return array.pairs(*codes) | poison << np.uint32(16)
     width = 8 * dtype_bytes(dtype)
     words = rng.integers(0, 1 << width, shape, dtype=np.uint64).astype(np.uint32)
     if style == "tame":
@@ -61,27 +65,35 @@ def random_tile(
     partitions: int,
     formats: tuple[DType, ...],
     shape: tuple[int, int, int] | None = None,
+    *,
+    double: bool = False,
 ) -> Tile:
-    """A tile with K, M <= partitions; both operands of one MAC class."""
+    """A tile with K, M <= partitions; both operands of one MAC class. `double`: two numbers a word, of the FP8 types in `formats`."""
+    if double:
+        formats = tuple(f for f in formats if f in DOUBLE_ROWS)
     s_dtype = formats[rng.integers(len(formats))]
     partners = [d for d in formats if any({s_dtype, d} <= c for c in MAC_CLASSES)]
     m_dtype = partners[rng.integers(len(partners))]
     p, groups = partitions, partitions // MX_ROWS
     k, m, n = shape or (int(rng.integers(1, p + 1)), int(rng.integers(1, p + 1)), int(rng.integers(1, 3 * p)))
     style = str(rng.choice(["bits", "tame", "tame", "sparse"]))
-    stationary, moving = _codes(rng, s_dtype, (p, m), style), _codes(rng, m_dtype, (p, n), style)
+    stationary = _codes(rng, s_dtype, (p, m), style, double)
+    moving = _codes(rng, m_dtype, (p, n), style, double)
     s_scale, m_scale = _scales(rng, (groups, m), style), _scales(rng, (groups, n), style)
     used = -(-k // MX_ROWS)
     packed = s_dtype in PACKED
+    used_bits = np.uint32(0xFFFF if double else 0xFFFFFFFF)
     expected = array.matmul(
-        stationary[:k],
-        moving[:k],
+        stationary[:k] & used_bits,
+        moving[:k] & used_bits,
         s_dtype,
         m_dtype,
         s_scale[:used] if packed else None,
         m_scale[:used] if packed else None,
+        double=double,
     )
-    return Tile(stationary, moving, s_scale, m_scale, s_dtype, m_dtype, k, m, n, expected)
+    codes = [DOUBLE_CODES[d] if double else int(d) for d in (s_dtype, m_dtype)]
+    return Tile(stationary, moving, s_scale, m_scale, *codes, k, m, n, expected)
 
 
 def word_tile(rng: np.random.Generator, partitions: int) -> Tile:

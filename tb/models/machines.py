@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from models import config as configs
-from models.formats import MAC_DTYPES
+from models.formats import DOUBLE_ROWS, MAC_DTYPES
 from models.image import Image
 from models.isa import Space
 from models.machine import Core, Machine
@@ -14,9 +14,16 @@ from models.program import Program
 NANO = configs.find("nano")
 FULL = configs.from_dict(
     NANO.to_dict()
-    | {"name": "every-format", "partitions": 16, "tensor": {"formats": [f.name.lower() for f in MAC_DTYPES]}}
+    | {
+        "name": "every-format",
+        "partitions": 16,
+        "tensor": {
+            "formats": [f.name.lower() for f in MAC_DTYPES],
+            "double_row": [f.name.lower() for f in DOUBLE_ROWS],
+        },
+    }
 )
-"""Sixteen partitions, every format that an array can be built for."""
+"""Sixteen partitions, every format that an array can be built for, and double rows."""
 SEED = 1618
 """Of the tests' numbers."""
 PROGRAM = 1 << 16

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from models import array, cast, fp
-from models.formats import FLOATS, MAC_CLASSES, PACKED, DType
+from models.formats import DOUBLE_ROWS, FLOATS, MAC_CLASSES, PACKED, DType
 from tb.models import exact
 
 SEED = 20260
 PAIRS = sorted((a, b) for c in MAC_CLASSES for a in c for b in c)
-IDS = [f"{a.name}-{b.name}" for a, b in PAIRS]
 
 
 def spec_of(dtype: DType) -> exact.Spec:
@@ -24,7 +23,9 @@ def bits(values: np.ndarray) -> list:
 
 
 def elements(dtype: DType, codes: np.ndarray) -> np.ndarray:
-    """Words [K, columns] of codes [K, columns, 1 or 4]."""
+    """Words [K, columns] of codes [K, columns, 1, 2 or 4]."""
+    if codes.shape[-1] == 2:
+        return array.pairs(*codes.astype(np.uint32).transpose(2, 0, 1))
     return cast.pack_x4(dtype, codes) if dtype in PACKED else codes[..., 0].astype(np.uint32)
 
 
@@ -44,7 +45,7 @@ def oracle(s, m, a, b, sa=None, sb=None) -> list:
 
 
 def check(s, m, a, b, sa=None, sb=None) -> None:
-    got = array.matmul(elements(s, a), elements(m, b), s, m, sa, sb)
+    got = array.matmul(elements(s, a), elements(m, b), s, m, sa, sb, double=a.shape[-1] == 2)
     assert got.dtype == np.float32
     want = oracle(s, m, a, b, sa, sb)
     assert bits(got) == want, [
@@ -72,17 +73,21 @@ def codes(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], mix: s
 
 
 @pytest.mark.parametrize("mix", ["near", "finite", "edge", "any"])
-@pytest.mark.parametrize(("s", "m"), PAIRS, ids=IDS)
-def test_against_rationals(s, m, mix):
-    rng = np.random.default_rng([SEED, s, m, len(mix)])
+@pytest.mark.parametrize(
+    ("s", "m", "double"),
+    [(*p, False) for p in PAIRS] + [(*p, True) for p in PAIRS if p[0] in DOUBLE_ROWS],
+    ids=lambda v: getattr(v, "name", "double" * v),
+)
+def test_against_rationals(s, m, double, mix):
+    rng = np.random.default_rng([SEED, s, m, len(mix), double])
     k, columns_m, columns_n = 19, 5, 6
-    e = 4 if s in PACKED else 1
+    e = 4 if s in PACKED else 2 if double else 1
     a, b = codes(rng, s, (k, columns_m, e), mix), codes(rng, m, (k, columns_n, e), mix)
     if mix == "any" and s not in PACKED:
         # keep most results away from NaN: special codes in few places only
         calm_a, calm_b = codes(rng, s, a.shape, "finite"), codes(rng, m, b.shape, "finite")
         a, b = np.where(rng.random(a.shape) < 0.1, a, calm_a), np.where(rng.random(b.shape) < 0.1, b, calm_b)
-    if e == 1:
+    if e < 4:
         check(s, m, a, b)
         return
     groups = -(-k // 8)
@@ -124,6 +129,52 @@ def test_sum_of_four_is_exact_where_float64_is_not():
         b = np.array([[[0x7B, 0x01, 0x7B, 0x01]]])
         unit = np.full((1, 1), 127, np.uint8)
         check(s, s, a, b, unit, unit)
+
+
+def test_sum_of_two_is_exact_where_float64_is_not():
+    """The largest product and the smallest one, 64 bits apart, meet a partial sum that cancels the large one."""
+    s = DType.E5M2
+    for small in (0x01, 0x81):
+        for order in (1, -1):
+            a = np.array([[[0xFB, 0x00]], [[0x7B, small][::order]]])
+            b = np.array([[[0x7B, 0x00]], [[0x7B, 0x01][::order]]])
+            check(s, s, a, b)
+    # FP32 cannot hold the sum of the second row, so two roundings would leave nothing
+    words = elements(s, a), elements(s, b)
+    assert bits(array.matmul(*words, s, s, double=True)) == [[0xAF800000]]
+
+
+@pytest.mark.parametrize("dtype", DOUBLE_ROWS, ids=lambda d: d.name)
+def test_a_zero_of_two(dtype):
+    """S is -0 only where both products are -0: a partial sum that is -0 shows which. Infinities and NaN of either product count."""
+    inf, top = (0x7C, 0x7B) if dtype == DType.E5M2 else (0x7F, 0x7E)
+    for x in (
+        [0x80, 0x80],
+        [0x80, 0x00],
+        [0x00, 0x80],
+        [inf, 0x01],
+        [0x01, inf],
+        [inf, 0x80],
+        [top, top],
+        [0x7F, 0],
+    ):
+        for y in ([0x01, 0x01], [0x00, 0x01], [0x81, 0x01], [0x00, inf], [inf, inf | 0x80]):
+            check(dtype, dtype, np.array([[x]]), np.array([[y]]))
+
+
+def test_a_double_row_is_not_two_rows():
+    """1 + 2^-24 is a tie to even, twice; together 2^-23 is a place of its own."""
+    one, tiny = np.array([[[0x3C, 0x00]]]), 0x0C  # 1 and 2^-12
+    a = np.concatenate([one, [[[tiny, tiny]]]])
+    words = elements(DType.E5M2, a)
+    assert bits(array.matmul(words, words, DType.E5M2, DType.E5M2, double=True)) == [[0x3F800001]]
+    rows = elements(DType.E5M2, a.transpose(0, 2, 1).reshape(4, 1, 1))
+    assert bits(array.matmul(rows, rows, DType.E5M2, DType.E5M2)) == [[0x3F800000]]
+    # with a zero row beside it, it is the same as a single one
+    a[:, :, 1] = 0
+    got = array.matmul(elements(DType.E5M2, a), elements(DType.E5M2, a), DType.E5M2, DType.E5M2, double=True)
+    single = elements(DType.E5M2, a[..., :1])
+    assert bits(got) == bits(array.matmul(single, single, DType.E5M2, DType.E5M2))
 
 
 @pytest.mark.parametrize("dtype", sorted(PACKED), ids=lambda d: d.name)
@@ -290,6 +341,8 @@ def test_bad_arguments_are_named():
         array.matmul(w, w, DType.E4M3X4, DType.E4M3X4)
     with pytest.raises(ValueError, match=r"m_scale must have shape \(1, 4\), not \(2, 4\)"):
         array.matmul(w, w, DType.E4M3X4, DType.E4M3X4, s, np.zeros((2, 4), np.uint8))
+    with pytest.raises(ValueError, match=r"types of a double row must be E4M3, E5M2, not BF16"):
+        array.matmul(w, w, DType.BF16, DType.BF16, double=True)
     with pytest.raises(ValueError, match=r"s_scale must have shape None, not \(1, 4\)"):
         array.matmul(w, w, DType.BF16, DType.BF16, s, s)
 

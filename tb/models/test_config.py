@@ -42,6 +42,13 @@ def test_round_trip_and_digest():
         ({"tensor": {"formats": ["int32"]}}, r"tensor.formats must be made of bf16, .*, not 'int32'"),
         ({"tensor": {"formats": []}}, r"tensor.formats must be a list of at least one format, not \[\]"),
         ({"tensor": {"formats": ["bf16", "bf16"]}}, r"free of repetitions"),
+        ({"tensor": {"double_row": ["bf16"]}}, r"tensor.double_row must be made of e4m3, e5m2, not 'bf16'"),
+        (
+            {"tensor": {"formats": ["bf16", "e4m3"], "double_row": ["e5m2"]}},
+            r"tensor.double_row must be made of types in tensor.formats, not 'e5m2'",
+        ),
+        ({"tensor": {"double_row": ["e4m3", "e4m3"]}}, r"tensor.double_row must be free of repetitions"),
+        ({"tensor": {"double_row": "e4m3"}}, r"tensor.double_row must be a list of names, not 'e4m3'"),
         ({"tensor": 3}, r"tensor must be a table, not 3"),
         (
             {"sbuf": {"bytes_per_partition": 3000}},

@@ -148,6 +148,39 @@ def test_matmul(name):
 
 
 @pytest.mark.parametrize("name", ["nano", "mini"])
+def test_double_rows_take_no_longer(name):
+    """Twice the products in the cycles of single rows, loads included; a cycle more where both rows' first words share a bank."""
+    config = find(name)
+    p, n, e4m3 = config.partitions, 96, DType.E4M3
+
+    def taken(count, apart=None):
+        """Cycles of `count` loads and matmuls; second rows begin `apart` banks from the first ones, None: there are none."""
+
+        def second(at, size):
+            return {"double_row": row(at + 4 * apart, e4m3, size)} if apart is not None else {}
+
+        def fill(program):
+            for i in range(count):
+                program.tensor.load_stationary(row(0, e4m3, p), k=p, m=p, **second(1024, p))
+                if count == 1:
+                    program.tensor.nop(update=program.semaphore("loaded").add())
+                dst = row(0, FP32, n, space=Space.PSUM)
+                moving = row(512, e4m3, n)
+                program.tensor.matmul(dst, moving, k=p, m=p, accumulate=i > 0, **second(2048, n))
+
+        return busy(config, Engine.TENSOR, fill)
+
+    for count in (1, 4):
+        single, _ = taken(count)
+        double, instructions = taken(count, apart=1)
+        assert double == single
+        assert taken(count, apart=0)[0] - single in range(1, 2 * count + 1)
+        if count == 1:
+            assert double - sum(cost.alone(config, i) for i in instructions) in (0, 1)
+    assert taken(5, apart=1)[0] - double == cost.FURTHER_MATMUL.cycles(config, instructions[-1])
+
+
+@pytest.mark.parametrize("name", ["nano", "mini"])
 @pytest.mark.parametrize("dtype", [DType.UINT8, BF16, FP32], ids=lambda d: d.name)
 def test_transpose(name, dtype):
     config, random = find(name), rng()

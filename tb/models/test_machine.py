@@ -182,6 +182,37 @@ def test_mixed_fp8_and_a_second_moving_tile():
         assert np.array_equal(get(core, 256 * i, "u4", (m, 4), space=Space.PSUM), want.view(np.uint32))
 
 
+@pytest.mark.parametrize("types", [("E4M3", "E4M3"), ("E5M2", "E4M3"), ("E5M2", "E5M2")])
+def test_double_rows(types):
+    """Second rows of any pattern, in other partitions than the first ones."""
+    (s, t), (k, m, n) = (DType[name] for name in types), (7, 11, 10)
+    codes = [cast.encode(d, random_f32((2, k, c), c), saturate=True) for d, c in ((s, m), (t, n))]
+    p = Program(FULL)
+    double = {"k": k, "m": m}
+    p.tensor.load_stationary(row(0, s, m), double_row=row(63 + 64, s, m, part=8), **double)
+    ps = row(0, DType.FP32, n, space=Space.PSUM)
+    for accumulate in (False, True):
+        second = row(256 + n - 1, t, n, stride=-1, part=4)
+        p.tensor.matmul(ps, row(128, t, n), double_row=second, accumulate=accumulate, **double)
+    places = [((0, 0), (128, 0)), ((127, 8), (256, 4))]
+
+    def prepare(core):
+        core.sbuf[:] = 0x55
+        for plane, at in enumerate(places):
+            for operand, (addr, part) in zip(codes, at, strict=True):
+                put(core, addr, operand[plane][:, :: -1 if addr == 256 else 1].astype(np.uint8), part=part)
+
+    core = run(p, prepare)
+    once = array.matmul(*(array.pairs(*c) for c in codes), s, t, double=True)
+    want = array.accumulate(once, once)
+    assert np.array_equal(get(core, 0, "u4", (m, n), space=Space.PSUM), want.view(np.uint32))
+    values = [
+        np.concatenate(list(cast.decode(d, c))).astype(np.float64) for d, c in zip((s, t), codes, strict=True)
+    ]
+    assert np.allclose(want, 2 * values[0].T @ values[1], rtol=1e-5)
+    assert core.counters.columns == 2 * n
+
+
 def test_columns_that_fall_on_one_psum_word_add_up_in_order():
     """Destination stride 0 with accumulate is a sum over columns, one rounding each; without, the last column stays."""
     k, m, n = 8, 8, 6

@@ -112,6 +112,38 @@ def test_matmul_must_match_the_load():
         p.tensor.matmul(row(0, DType.FP32, 257, space=Space.PSUM), row(0, DType.BF16, 257), k=8, m=8)
 
 
+def test_double_rows_must_fit():
+    p, x, w = Program(NANO), row(64, DType.E4M3, 32), row(0, DType.E4M3, 8)
+    load, mul = p.tensor.load_stationary, p.tensor.matmul
+    wrong = [
+        (W, row(8, DType.BF16, 8), r"double_row goes with E4M3 in this configuration, not with BF16"),
+        (w, row(8, DType.E4M3, 7), r"double_row must have 8 elements of E4M3, not 7 of E4M3"),
+        (w, row(8, DType.UINT8, 8), r"double_row must have 8 elements of E4M3, not 8 of UINT8"),
+        (w, row(8, DType.E4M3, 8, space=Space.PSUM), r"double_row must lie in SBUF, not PSUM"),
+        (w, row(8, DType.E4M3, 8, part=1), r"double_row.part must be a multiple of 2, not 1"),
+        (w, row(1 << 15, DType.E4M3, 8), r"double_row spans bytes 32768 to 32775 of SBUF, which has 32768"),
+    ]
+    for src, second, message in wrong:
+        with pytest.raises(ProgramError, match=message):
+            load(src, double_row=second, k=8, m=8)
+    packed, scale = row(0, DType.E4M3X4, 8), row(64, DType.E8M0, 8)
+    with pytest.raises(ProgramError, match=r"double_row goes with E4M3 in .*, not with E4M3X4"):
+        load(packed, scale=scale, double_row=packed, k=8, m=8)
+    load(w, double_row=w, k=8, m=8)
+    with pytest.raises(ProgramError, match=r"double_row must be given, as of the LOAD_STATIONARY before it"):
+        mul(PS, x, k=8, m=8)
+    mul(PS, x, double_row=x, k=8, m=8, accumulate=True)
+    load(w, k=8, m=8)
+    with pytest.raises(ProgramError, match=r"double_row must be left out, as of the LOAD"):
+        mul(PS, x, double_row=x, k=8, m=8)
+    assert [i.fields.get("flags", 0) for i in p.tensor.instructions] == [128, 129, 0]
+    with pytest.raises(TypeError, match="double_row"):
+        p.tensor.transpose(row(0, DType.E4M3, 8, space=Space.PSUM), w, double_row=w, k=8, m=8)
+    plain = config.from_dict(NANO.to_dict() | {"tensor": {"formats": ["bf16", "e4m3"]}})
+    with pytest.raises(ProgramError, match=r"this configuration has no double row \(tensor.double_row\)"):
+        Program(plain).tensor.load_stationary(w, double_row=w, k=8, m=8)
+
+
 def test_transpose_refuses_and_uses_up_the_weights():
     p = Program(NANO)
     dst = row(0, DType.INT16, 3, space=Space.PSUM)

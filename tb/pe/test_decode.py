@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from models import cast
-from models.formats import FLOATS, MAC_DTYPES, PACKED, DType
+from models.formats import DOUBLE_ROWS, FLOATS, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import DIGITS, FP32_CODES, WORD, WORD_BITS, PeConfig
+from rtl.pe.operand import DIGITS, DOUBLE_CODES, FP32_CODES, WORD, WORD_BITS, PeConfig
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
@@ -131,6 +131,38 @@ def test_words(stationary, formats):
             assert ctx.get(dut.operand.active) == (active if stationary else active & word)
             if stationary:
                 assert ctx.get(dut.operand.as_value()[:WORD_BITS]) == word
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("dtype", DOUBLE_ROWS)
+def test_double_rows(dtype, stationary):
+    """Two elements on digits 0 and 1 whatever else the word and the scale are; the idle digits are zeros with the same signs."""
+    pe = PeConfig(double=DOUBLE_ROWS)
+    dut = OperandDecoder(DecoderConfig(pe=pe, stationary=stationary), tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        ctx.set(dut.dtype, DOUBLE_CODES[dtype])
+        for code in range(512):
+            codes = [code & 255, random.getrandbits(8)]
+            if code & 256:
+                codes.reverse()
+            ctx.set(dut.word, codes[0] | codes[1] << 8 | random.getrandbits(16) << 16)
+            ctx.set(dut.scale, random.choice([127, 255, random.getrandbits(8)]))
+            await ctx.delay(1e-9)
+            o = dut.operand
+            values = cast.decode_float(FLOATS[dtype], np.array(codes, dtype=np.uint32)).astype(float)
+            assert ctx.get(o.nan) == np.isnan(values).any()
+            assert ctx.get(o.neg) == 5 * (codes[0] >> 7) | 10 * (codes[1] >> 7)
+            for i, value in enumerate(values):
+                assert ctx.get(o.inf) >> i & 1 == np.isinf(value)
+                assert ctx.get(o.zero) >> i & 1 == (value == 0)
+                if np.isfinite(value):
+                    assert _value(ctx, o, pe, i) == Fraction(value)
+            for i in (2, 3):
+                assert (ctx.get(o.sig[i]), ctx.get(o.inf) >> i & 1, ctx.get(o.zero) >> i & 1) == (0, 0, 0)
 
     simulate(dut, bench)
 

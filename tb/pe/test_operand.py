@@ -18,6 +18,13 @@ def test_known_widths():
     fp32 = PeConfig(formats=(DType.FP32,))
     assert (fp32.digit_bits, fp32.max_shift, fp32.sum_bits) == (6, 18, 48)
     assert PeConfig(formats=(DType.BF16, DType.E4M3X4)).step.window == 63
+    assert PeConfig(formats=(DType.BF16, DType.E4M3), double=(DType.E4M3,)).sum_bits == 37
+    e5m2 = PeConfig(formats=(DType.E5M2,), double=(DType.E5M2,))
+    assert (e5m2.digit_bits, e5m2.max_shift, e5m2.sum_bits) == (3, 29, 65)
+    # where MX has the same elements, double rows widen nothing
+    mx = PeConfig(formats=(DType.E4M3, DType.E4M3X4))
+    both = PeConfig(formats=(DType.E4M3, DType.E4M3X4), double=(DType.E4M3,))
+    assert (both.sum_bits, both.max_shift, both.digit_bits) == (mx.sum_bits, mx.max_shift, mx.digit_bits)
 
 
 @pytest.mark.parametrize("dtype", MAC_DTYPES)
@@ -43,6 +50,12 @@ def test_every_subset_has_room_for_all_its_classes():
         )
         assert config.digit_bits * FP32_PASSES >= 24 or DType.FP32 not in (a, b)
         assert any(a in c for c in MAC_CLASSES)
+
+
+@pytest.mark.parametrize("double", [(DType.E5M2,), (DType.BF16,), (DType.E4M3X4,)])
+def test_bad_double_rows(double):
+    with pytest.raises(ValueError, match="double must be FP8 types that are in formats, not"):
+        PeConfig(formats=(DType.BF16, DType.E4M3, DType.E4M3X4), double=double)
 
 
 @pytest.mark.parametrize("formats", [(), (DType.INT32,), (DType.BF16, DType.INT8)])

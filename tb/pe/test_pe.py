@@ -7,9 +7,9 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from models.formats import FLOATS, FP32_PASSES, MAC_CLASSES, MAC_DTYPES, PACKED, DType
+from models.formats import DOUBLE_ROWS, FLOATS, FP32_PASSES, MAC_CLASSES, MAC_DTYPES, PACKED, DType
 from rtl.pe.decode import DecoderConfig, OperandDecoder
-from rtl.pe.operand import FP32_CODES, WORD, PeConfig
+from rtl.pe.operand import DOUBLE_CODES, FP32_CODES, WORD, PeConfig
 from rtl.pe.pe import MOVE_SETTLE, PRODUCT_LATENCY, STEP_LATENCY, ProcessingElement
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
@@ -65,9 +65,13 @@ class PeWithDecoders(wiring.Component):
         return m
 
 
-def _word(random, dtype):
+def _lanes(dtype, double):
+    return 4 if dtype in PACKED else 2 if double else 1
+
+
+def _word(random, dtype, double):
     fmt = PACKED.get(dtype) or FLOATS[dtype]
-    lanes = 4 if dtype in PACKED else 1
+    lanes = _lanes(dtype, double)
     word = 0
     for i in range(lanes):
         style = random.random()
@@ -81,20 +85,20 @@ def _word(random, dtype):
     return word
 
 
-def _numbers(dtype, word):
+def _numbers(dtype, word, double):
     """What a word's elements stand for."""
     fmt = PACKED.get(dtype) or FLOATS[dtype]
-    lanes = 4 if dtype in PACKED else 1
+    lanes = _lanes(dtype, double)
     return [
         exact.decode(exact.SPECS[fmt.name], word >> fmt.width * i & (1 << fmt.width) - 1)
         for i in range(lanes)
     ]
 
 
-def _exact(psum, weight, moving):
+def _exact(psum, weight, moving, double):
     """psum and one step's products in rationals."""
     scales = [weight[2], moving[2]] if moving[0] in PACKED else []
-    pairs = list(zip(_numbers(*weight[:2]), _numbers(*moving[:2]), strict=True))
+    pairs = list(zip(_numbers(*weight[:2], double), _numbers(*moving[:2], double), strict=True))
     return exact.step(psum, pairs, scales)
 
 
@@ -150,9 +154,28 @@ def test_words(formats):
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize("kinds", MAC_CLASSES, ids=lambda kinds: "-".join(sorted(k.name for k in kinds)))
-def test_steps_against_rationals(kinds):
-    dut = PeWithDecoders(PeConfig(formats=MAC_DTYPES))
+ALL = PeConfig(formats=MAC_DTYPES, double=DOUBLE_ROWS)
+KINDS = [(kinds, False, ALL) for kinds in MAC_CLASSES]
+# two products also where nothing else would make the PE's sum or its multipliers wide enough
+KINDS += [
+    (frozenset(DOUBLE_ROWS), True, pe) for pe in (ALL, PeConfig(formats=DOUBLE_ROWS, double=DOUBLE_ROWS))
+]
+KINDS += [
+    (frozenset({f}), True, PeConfig(formats=(f, *more), double=(f,)))
+    for f in DOUBLE_ROWS
+    for more in ((), (DType.BF16,))
+]
+
+
+def _name(part):
+    if isinstance(part, PeConfig):
+        return f"of-{len(part.formats)}-formats"
+    return "-".join(sorted(k.name for k in part)) if isinstance(part, frozenset) else "double" * part
+
+
+@pytest.mark.parametrize(("kinds", "double", "pe"), KINDS, ids=_name)
+def test_steps_against_rationals(kinds, double, pe):
+    dut = PeWithDecoders(pe)
     random = rng()
 
     async def bench(ctx):
@@ -169,15 +192,20 @@ def test_steps_against_rationals(kinds):
             swap = turn == 0 and (n == first or random.random() < 0.2)
             if turn == 0:
                 active = random.random() < 0.9
-                moving = (m_dtype, _word(random, m_dtype), random.choice([0, 120, 127, 130, 254, 255]))
+                moving = (
+                    m_dtype,
+                    _word(random, m_dtype, double),
+                    random.choice([0, 120, 127, 130, 254, 255]),
+                )
             if swap:
                 weight = shadow
             s_dtype = random.choice(sorted(kinds))
-            stationary = (s_dtype, _word(random, s_dtype), random.choice([0, 120, 127, 130, 254]))
+            stationary = (s_dtype, _word(random, s_dtype, double), random.choice([0, 120, 127, 130, 254]))
             left = random.choice([0, 0, 3]) if n else 0
             for side, (dtype, word, scale) in (("m", moving), ("s", stationary)):
                 wide = side == "m" and dtype == DType.FP32
-                ctx.set(getattr(dut, f"{side}_dtype"), FP32_CODES[turn] if wide else dtype.value)
+                code = DOUBLE_CODES[dtype] if double else dtype.value
+                ctx.set(getattr(dut, f"{side}_dtype"), FP32_CODES[turn] if wide else code)
                 ctx.set(getattr(dut, f"{side}_word"), word)
                 ctx.set(getattr(dut, f"{side}_scale"), scale)
             ctx.set(dut.active, active)
@@ -194,7 +222,7 @@ def test_steps_against_rationals(kinds):
                 if step is None:
                     expected.append(None)
                 elif step[0]:
-                    expected.append(_exact(psum, step[1], step[2]))
+                    expected.append(_exact(psum, step[1], step[2], double))
                 else:
                     expected.append(psum)
             if n >= PRODUCT_LATENCY + STEP_LATENCY:

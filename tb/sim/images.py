@@ -18,11 +18,13 @@ SHAPES = [(1, 1, 1), (13, 5, 3), (24, 16, 16), (33, 32, 1), (1, 33, 17), (40, 3,
 """K, M, N: single elements, K no multiple of P or 32, M and N above P, N = 1, N beyond a PSUM bank; field reports A6 and A7."""
 
 
-def gemm_job(dtype: DType, shape: tuple[int, int, int], seed: int) -> tuple[gemm.Job, np.ndarray]:
+def gemm_job(
+    dtype: DType, shape: tuple[int, int, int], seed: int, *, double: bool = False
+) -> tuple[gemm.Job, np.ndarray]:
     """A job and its golden result."""
     k, m, n = shape
     rng = np.random.default_rng(seed)
-    a, b = (gemm.operand(dtype, rng.standard_normal((k, c)) * 4.0) for c in (m, n))
+    a, b = (gemm.operand(dtype, rng.standard_normal((k, c)) * 4.0, double=double) for c in (m, n))
     return gemm.build(NANO, a, b), gemm.golden(a, b, NANO)
 
 

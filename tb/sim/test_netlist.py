@@ -24,7 +24,7 @@ def test_folder_manifest_and_reuse():
     assert manifest["top"] == "chip"
     listed = (made.folder / "chip.f").read_text().split()
     assert listed == [f"verilog/{p.name}" for p in made.sources]
-    pe = module_name(ProcessingElement, PeConfig(formats=NANO.tensor.formats))
+    pe = module_name(ProcessingElement, PeConfig(formats=NANO.tensor.formats, double=NANO.tensor.double_row))
     assert manifest["tiles"][pe]["instances"] == NANO.partitions**2
     text = "".join(p.read_text() for p in made.sources)
     for name in manifest["tiles"]:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from models import config
 from models.access import AccessPattern, row
 from models.encoding import Instruction, encode
-from models.formats import MAC_CLASSES, PACKED, DType, dtype_bytes
-from models.isa import Opcode, Space, UpdateMode
+from models.formats import DOUBLE_ROWS, MAC_CLASSES, PACKED, DType, dtype_bytes
+from models.isa import Flag, Opcode, Space, UpdateMode
 from models.machine import Core, Machine
 
-CONFIG = replace(config.find("nano"), tensor=config.TensorConfig())
-"""The nano core with every format."""
+CONFIG = replace(config.find("nano"), tensor=config.TensorConfig(double_row=DOUBLE_ROWS))
+"""The nano core with every format, and double rows of all that may have them."""
 P = CONFIG.partitions
 BANK = CONFIG.psum.bank_bytes
 
@@ -49,7 +49,7 @@ def _columns(size: int, count: int, limit: int) -> tuple[int, tuple[tuple[int, i
             return addr, dims
 
 
-def _operand(dtype: DType, columns: int, k: int) -> dict[str, AccessPattern]:
+def _operand(dtype: DType, columns: int, k: int, double: bool) -> dict[str, AccessPattern]:
     limit = CONFIG.sbuf.bytes_per_partition
     packed = dtype in PACKED
     parts = [0] if packed else [q for q in range(0, P, P // 4) if q + k <= P]
@@ -58,6 +58,9 @@ def _operand(dtype: DType, columns: int, k: int) -> dict[str, AccessPattern]:
     if packed:
         addr, dims = _columns(1, columns, limit)
         out["src1"] = AccessPattern(addr, DType.E8M0, dims, Space.SBUF, 0)
+    if double:
+        addr, dims = _columns(1, columns, limit)
+        out["src1"] = AccessPattern(addr, dtype, dims, Space.SBUF, random.choice(parts))
     return out
 
 
@@ -65,14 +68,23 @@ class Generator:
     """Legal instructions, knowing what weights are loaded."""
 
     def __init__(self) -> None:
-        self.k, self.m, self.dtype = 0, 0, DType.BF16
+        self.k, self.m, self.dtype, self.double = 0, 0, DType.BF16, False
 
     def load(self) -> bytes:
         """New weights of a random shape and type."""
         self.k, self.m = random.choice([1, 2, P - 1, P, P]), random.choice([1, 3, P, P])
         self.dtype = random.choice(CONFIG.tensor.formats)
-        fields = {"parts": self.k, "cols": self.m} | random_update()
-        return encode(Instruction(Opcode.LOAD_STATIONARY, fields, _operand(self.dtype, self.m, self.k)))
+        if random.random() < 0.25:
+            self.dtype = random.choice(CONFIG.tensor.double_row)
+        self.double = self.dtype in CONFIG.tensor.double_row and random.random() < 0.6
+        fields = {"parts": self.k, "cols": self.m, "flags": self.flags} | random_update()
+        aps = _operand(self.dtype, self.m, self.k, self.double)
+        return encode(Instruction(Opcode.LOAD_STATIONARY, fields, aps))
+
+    @property
+    def flags(self) -> int:
+        """Those of the loaded weights, which their matmuls have as well."""
+        return int(Flag.DOUBLE_ROW) if self.double else 0
 
     def matmul(self, columns: int | None = None) -> bytes:
         """Columns through the weights, into PSUM; now and then to one address again and again."""
@@ -91,8 +103,9 @@ class Generator:
         else:
             addr, dims = _columns(4, n, CONFIG.psum.bytes_per_partition)
             dst = AccessPattern(addr, DType.FP32, dims, Space.PSUM, part)
-        fields = {"parts": self.k, "cols": self.m, "flags": random.randrange(2)} | random_update()
-        aps = _operand(random.choice(partners), n, self.k) | {"dst": dst}
+        flags = self.flags | random.randrange(2)
+        fields = {"parts": self.k, "cols": self.m, "flags": flags} | random_update()
+        aps = _operand(random.choice(partners), n, self.k, self.double) | {"dst": dst}
         return encode(Instruction(Opcode.MATMUL, fields, aps))
 
     def transpose(self) -> bytes:

@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import cocotb
@@ -14,7 +15,7 @@ from models.access import row
 from models.encoding import Instruction, encode
 from models.fault import Fault
 from models.formats import DType, dtype_bytes
-from models.isa import Engine, ErrorCode, Opcode, Space
+from models.isa import Engine, ErrorCode, Flag, Opcode, Space
 from rtl.interfaces import psum_addr_bits
 from rtl.memory.psum import PSUM_HAZARD
 from rtl.tensor.engine import READERS
@@ -239,12 +240,21 @@ def _illegal(generator: Generator) -> bytes:
         (17, 0),
         (17, P + 1),
         (20, 2),
-        (20, 128),
+        (20, word[20] ^ 128),
         (64 + 5, int(DType.FP32)),
         (64 + 5, 200),
         (64 + 4, 1),
         (64 + 30, 9),
     ]
+    if generator.double:
+        changes += [
+            (96 + 4, 1),
+            (96 + 5, int(DType.E4M3 if word[96 + 5] == DType.E5M2 else DType.E5M2)),
+            (96 + 6, 1),
+            (96 + 6, P),
+            (96 + 30, 9),
+            (64 + 5, int(random.choice([DType.BF16, DType.E4M3X4]))),
+        ]
     if is_matmul:
         changes += [
             (32 + 5, int(DType.BF16)),
@@ -280,9 +290,23 @@ async def faults(dut: Any) -> None:
                 target = row(CONFIG.psum.bytes_per_partition - 4, DType.FP32, 3, space=Space.PSUM)
             fields = {"parts": 3, "cols": 5}
             wrong = encode(Instruction(Opcode.TRANSPOSE, fields, {"src0": source, "dst": target}))
+        elif random.random() < 0.3:
+            last = CONFIG.sbuf.bytes_per_partition
+            near, far = row(0, DType.E4M3, 5), row(last - random.randrange(5), DType.E5M2, 5)
+            fields = {"parts": 3, "cols": 5, "flags": Flag.DOUBLE_ROW}
+            load = Instruction(Opcode.LOAD_STATIONARY, fields, {"src0": near, "src1": near})
+            aps = {"src0": near, "src1": replace(far, dtype=DType.E4M3)}
+            spoilt = Instruction(Opcode.LOAD_STATIONARY, fields, aps)
+            if random.random() < 0.5:
+                first.append(encode(load))
+                aps = {"src0": replace(near, dtype=DType.E5M2), "src1": far}
+                spoilt = Instruction(
+                    Opcode.MATMUL, fields, {**aps, "dst": row(0, DType.FP32, 5, space=Space.PSUM)}
+                )
+            wrong = encode(spoilt)
         elif random.random() < 0.5:
             far = row(CONFIG.sbuf.bytes_per_partition - 8, DType.BF16, 5 + random.randrange(20))
-            generator.k, generator.m, generator.dtype = 3, 5, DType.BF16
+            generator.k, generator.m, generator.dtype, generator.double = 3, 5, DType.BF16, False
             load = encode(
                 Instruction(Opcode.LOAD_STATIONARY, {"parts": 3, "cols": 5}, {"src0": row(0, DType.BF16, 5)})
             )
@@ -290,7 +314,7 @@ async def faults(dut: Any) -> None:
             first.append(load)
             wrong = encode(Instruction(Opcode.MATMUL, {"parts": 3, "cols": 5}, {"src0": far, "dst": dst}))
         else:
-            generator.k, generator.m, generator.dtype = 3, 5, DType.BF16
+            generator.k, generator.m, generator.dtype, generator.double = 3, 5, DType.BF16, False
             load = encode(
                 Instruction(Opcode.LOAD_STATIONARY, {"parts": 3, "cols": 5}, {"src0": row(0, DType.BF16, 5)})
             )
@@ -366,22 +390,33 @@ async def cleared_at_any_moment(dut: Any) -> None:
 
 @cocotb.test()
 async def steady_state(dut: Any) -> None:
-    """K-tiles of a GEMM with operands in SBUF: one column a cycle, and a few cycles between matmuls, loads hidden."""
+    """K-tiles of a GEMM with operands in SBUF: one column a cycle, also of double rows, and a few cycles between matmuls, loads hidden."""
     bench = Harness(dut)
     await bench.start()
     n, tiles = CONFIG.psum.bank_bytes // 4, 6
-    for dtype in (DType.BF16, DType.E4M3X4):
-        scale = {"src1": row(4096, DType.E8M0, P)} if dtype == DType.E4M3X4 else {}
-        moving_scale = {"src1": row(4096, DType.E8M0, n)} if dtype == DType.E4M3X4 else {}
+    others: list[tuple[DType, DType | None]] = [
+        (DType.BF16, None),
+        (DType.E4M3X4, DType.E8M0),
+        (DType.E4M3, DType.E4M3),
+    ]
+    for dtype, other in others:
+        scale = {"src1": row(4096, other, P)} if other is not None else {}
+        moving_scale = {"src1": row(4096, other, n)} if other is not None else {}
         for i in range(tiles):
-            fields = {"parts": P, "cols": P}
+            fields = {"parts": P, "cols": P, "flags": int(Flag.DOUBLE_ROW) if other == dtype else 0}
             bench.queue.append(
                 encode(Instruction(Opcode.LOAD_STATIONARY, fields, {"src0": row(64 * i, dtype, P), **scale}))
             )
             dst = row(0, DType.FP32, n, space=Space.PSUM)
             aps = {"src0": row(1024, dtype, n), "dst": dst, **moving_scale}
             bench.queue.append(
-                encode(Instruction(Opcode.MATMUL, {**fields, "flags": int(i > 0)} | random_update(), aps))
+                encode(
+                    Instruction(
+                        Opcode.MATMUL,
+                        {**fields, "flags": fields["flags"] | int(i > 0)} | random_update(),
+                        aps,
+                    )
+                )
             )
         bench.columns.clear()
         await bench.finish()
