@@ -1,7 +1,7 @@
 """Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row.
 
-`plain` is the definition; it takes some twenty NumPy calls a row. `multiply` takes a few for all rows where it can show that no step
-then differs, and falls back to the definition where it cannot.
+`plain` is the definition; it takes some twenty NumPy calls a row. `multiply` compiles the rows of types with one product in each
+(`models.compiled`); for others it takes a few calls for all rows where it can show that no step then differs, the definition where it cannot.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp
+from models import cast, compiled, fp
 from models.formats import DOUBLE_ROWS, E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
 
 F32 = NDArray[np.float32]
@@ -17,7 +17,7 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 CHUNK = 1 << 14
-"""Results worked on at a time, or products: their temporaries stay in the cache."""
+"""Results worked on at a time: their temporaries stay in the cache."""
 FAR = 10_000
 """An exponent beyond all that a float64 has."""
 FP32_LEAST = -149
@@ -107,6 +107,11 @@ class Operand:
     _span: tuple[int, int] | None = field(default=None, init=False)
 
     @property
+    def compiled(self) -> bool:
+        """True for what `compiled.rows` takes: types of one product a row, exact in float64."""
+        return not (self.double or self.dtype == DType.FP32 or self.dtype in PACKED)
+
+    @property
     def numbers(self) -> F32:
         """FP32 [K, columns] of a type that is not packed."""
         if self._numbers is None:
@@ -152,33 +157,6 @@ class Operand:
         return self._span
 
 
-def _products(a: F32, b: F32) -> F32 | None:
-    """FP32 [M, N] of a [K, M] and b [K, N]; None where a product is not exact in FP32.
-
-    Products of the formats that come here have 22 significant bits at most, so one that is inexact in FP32 is out of FP32's exponents,
-    and the processor's own overflow and underflow flags, which are raised for inexact results alone, say that there was one. The sum over
-    the first axis goes from row to row: NumPy sums in pairs only along the axis that is innermost in memory, which rows never are
-    (a test holds it to that).
-    """
-    k_rows, m, n = a.shape[0], a.shape[1], b.shape[1]
-    if m > n:
-        turned = _products(b, a)
-        return None if turned is None else turned.T
-    width = max(1, CHUNK // max(1, k_rows * n))
-    out = np.empty((m, n), dtype=np.float32)
-    wide_b = b[:, None, :]
-    for start in range(0, m, width):
-        part = slice(start, start + width)
-        try:
-            with np.errstate(over="raise", under="raise", invalid="ignore"):
-                products = a[:, part, None] * wide_b
-        except FloatingPointError:
-            return None
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.add.reduce(products, axis=0, out=out[part], initial=np.float32(0))
-    return out
-
-
 def _exact_sums(a: Operand, b: Operand) -> F32 | None:
     """The same of operands with two or four elements in a word; None where a float64 might not hold a sum.
 
@@ -209,13 +187,23 @@ def _exact_sums(a: Operand, b: Operand) -> F32 | None:
 
 def multiply(a: Operand, b: Operand) -> F32:
     """FP32 [M, N] of stationary `a` and moving `b`, as `plain` defines it. NaN is not canonical yet."""
-    out = None
-    if a.words.size and b.words.size and a.words.shape[1] * b.words.shape[1] > 1:
-        if a.dtype in PACKED or a.double:
-            out = _exact_sums(a, b)
-        elif a.dtype != DType.FP32:
-            out = _products(a.numbers, b.numbers)
-    return plain(a, b) if out is None else out
+    if not a.words.size or not b.words.size:
+        return plain(a, b)
+    if a.compiled:
+        out = np.empty((a.words.shape[1], b.words.shape[1]), dtype=np.float32)
+        compiled.rows(a.numbers, b.numbers, out, False)
+        return out
+    exact = _exact_sums(a, b) if a.dtype != DType.FP32 else None
+    return plain(a, b) if exact is None else exact
+
+
+def multiply_into(a: Operand, b: Operand, sums: F32, *, add: bool) -> None:
+    """The same into `sums` [M, *dims], or on top of them, NaN canonical."""
+    if a.compiled and sums.ndim == 2 and b.words.size:
+        compiled.rows(a.numbers, b.numbers, sums, add)
+        return
+    result = multiply(a, b).reshape(sums.shape)
+    sums[...] = accumulate(sums, result) if add else cast.canonical(result)
 
 
 def plain(a: Operand, b: Operand) -> F32:

@@ -12,10 +12,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from models import microcode, wide
+from models import compiled, microcode, wide
 from models.fits import NEAR_ZERO, PHI_SCALE, crossing, fit, fit_near_zero, ln2_parts, number
 from models.microcode import Builder, Constant, Op, Step, Value
 
+Table = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64], int | None]
+"""A program for `compiled.run`: steps, exps, sigs, signs, and PARAMETER's number."""
 FAR = 1000
 """exp is computed for arguments from -FAR to FAR, far beyond what FP32 holds, and in range for wide floats."""
 
@@ -394,10 +396,64 @@ def activate(
     offset: np.float32 | NDArray[np.float32],
     parameter: np.float32 | None = None,
 ) -> NDArray[np.float32]:
-    """f(x * factor + offset), the argument a wide float: product and sum are rounded to 32 bits each, the result once to FP32.
+    """f(x [rows, n] * factor + offset [rows, 1]), the argument a wide float: product and sum are rounded to 32 bits each, the result once to FP32.
 
     `parameter`: the slope of functions that are SLOPED; +0 when there is none.
     """
+    known = _tables().get(f)
+    if known is None:
+        return activated(f, x, factor, offset, parameter)
+    steps, exps, sigs, signs, slope = known
+    if parameter is not None and slope is not None:
+        given = _parameter(parameter)
+        exps, sigs, signs = exps.copy(), sigs.copy(), signs.copy()
+        exps[slope], sigs[slope], signs[slope] = given.exp, given.sig, (given.neg, given.kind)
+    out = np.empty(x.shape, dtype=np.uint32)
+    added = np.asarray(offset, dtype=np.float32).reshape(-1, 1).view(np.uint32)
+    compiled.run(steps, exps, sigs, signs, x.view(np.uint32), factor.view(np.uint32), added, out)
+    return out.view(np.float32)
+
+
+@cache
+def _tables() -> dict[ActFunc, Table]:
+    """The programs that `compiled.run` can do, as it takes them, and the number that stands for PARAMETER."""
+    programs, constants = library()
+    every = [Constant(0, 0, 0)] * microcode.REGISTERS + constants
+    numbers = [constants[0] if c == microcode.PARAMETER else c for c in every]
+    exps = np.array([c.exp for c in numbers], dtype=np.int64)
+    sigs = np.array([c.sig for c in numbers], dtype=np.uint64)
+    signs = np.array([(c.neg, c.kind) for c in numbers], dtype=np.int64)
+    slope = every.index(microcode.PARAMETER) if microcode.PARAMETER in every else None
+
+    def operand(o: microcode.Operand) -> tuple[int, int, int]:
+        return o.index + (microcode.REGISTERS if o.constant else 0), int(o.negate), int(o.absolute)
+
+    return {
+        f: (
+            np.array([(s.op, s.target, *operand(s.a), *operand(s.b), *operand(s.c)) for s in steps]),
+            exps,
+            sigs,
+            signs,
+            slope,
+        )
+        for f, steps in programs.items()
+        if {s.op for s in steps} <= compiled.OPS
+    }
+
+
+def _parameter(value: np.float32) -> Constant:
+    p = wide.from_fp32(np.array([value], dtype=np.float32).view(np.uint32))
+    return Constant(int(p.neg[0]), int(p.exp[0]), int(p.sig[0]), 2 if p.nan[0] else int(p.inf[0]))
+
+
+def activated(
+    f: ActFunc,
+    x: NDArray[np.float32],
+    factor: np.float32,
+    offset: np.float32 | NDArray[np.float32],
+    parameter: np.float32 | None = None,
+) -> NDArray[np.float32]:
+    """The definition of `activate`, for arrays of any shape."""
     programs, constants = library()
 
     def wides(values: NDArray[np.float32]) -> wide.Wide:
@@ -406,14 +462,12 @@ def activate(
     argument = wide.fma(
         wides(x), wides(np.broadcast_to(factor, x.shape)), wides(np.broadcast_to(offset, x.shape))
     )
-    given = None
-    if parameter is not None:
-        p = wides(np.array([parameter], dtype=np.float32))
-        given = Constant(int(p.neg[0]), int(p.exp[0]), int(p.sig[0]), 2 if p.nan[0] else int(p.inf[0]))
+    given = None if parameter is None else _parameter(parameter)
     return wide.to_fp32(microcode.run(programs[f], constants, argument, given)).view(np.float32)
 
 
 def evaluate(f: ActFunc, x: NDArray[np.float32], slope: float | None = None) -> NDArray[np.float32]:
     """f of every element, FP32 to FP32, bit for bit as the scalar engine; `slope` for functions that are SLOPED."""
     parameter = None if slope is None else np.float32(slope)
-    return activate(f, np.asarray(x, dtype=np.float32), np.float32(1), np.float32(-0.0), parameter)
+    flat = np.ascontiguousarray(x, dtype=np.float32).reshape(1, -1)
+    return activate(f, flat, np.float32(1), np.float32(-0.0), parameter).reshape(np.shape(x))

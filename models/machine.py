@@ -290,13 +290,11 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
 
         def run() -> None:
             held = self._held(k, m, double, ap.dtype)
-            result = array.multiply(held, read())
             self.counters.columns += ap.size
-            if not out.distinct:
-                _accumulate_in_turn(sums, result, add=add)
-                return
-            result = result.reshape(sums.shape)
-            sums[...] = array.accumulate(sums, result) if add else cast.canonical(result)
+            if out.distinct:
+                array.multiply_into(held, read(), sums, add=add)
+            else:
+                _accumulate_in_turn(sums, array.multiply(held, read()), add=add)
 
         return run
 
