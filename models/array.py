@@ -113,9 +113,9 @@ class Operand:
 
     @property
     def numbers(self) -> F32:
-        """FP32 [K, columns] of a type that is not packed."""
+        """FP32 [K, columns] of a type that is not packed, NaN not canonical."""
         if self._numbers is None:
-            self._numbers = cast.decode_float(FLOATS[self.dtype], self.words)
+            self._numbers = cast.values(FLOATS[self.dtype], self.words)
         return self._numbers
 
     @property

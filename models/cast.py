@@ -32,6 +32,7 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 CANONICAL_NAN = np.uint32(FP32.nan or 0).view(np.float32)
+_BF16_SHIFT = np.uint32(FP32.width - BF16.width)
 RULES = tuple(rule.name.lower() for rule in MxRule)
 
 
@@ -46,10 +47,14 @@ def decode_float(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
             )
     if fmt is FP32:
         return canonical(c.astype(np.uint32).view(np.float32))
+    return _canonical(values(fmt, c)) if fmt is BF16 else values(fmt, c)
+
+
+def values(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
+    """The same of codes that are not too wide, of a format of at most 16 bits; BF16's NaNs stay as they are."""
     if fmt is BF16:
-        bits = c.astype(np.uint32)
-        return _canonical(np.left_shift(bits, FP32.width - BF16.width, out=bits).view(np.float32))
-    return np.asarray(_values(fmt).take(c))
+        return np.left_shift(codes, _BF16_SHIFT, dtype=np.uint32, casting="unsafe").view(np.float32)
+    return np.asarray(_values(fmt).take(codes))
 
 
 @cache

@@ -400,10 +400,10 @@ def activate(
 
     `parameter`: the slope of functions that are SLOPED; +0 when there is none.
     """
-    known = _tables().get(f)
-    if known is None:
+    table = _table(f)
+    if table is None:
         return activated(f, x, factor, offset, parameter)
-    steps, exps, sigs, signs, slope = known
+    steps, exps, sigs, signs, slope = table
     if parameter is not None and slope is not None:
         given = _parameter(parameter)
         exps, sigs, signs = exps.copy(), sigs.copy(), signs.copy()
@@ -415,30 +415,30 @@ def activate(
 
 
 @cache
-def _tables() -> dict[ActFunc, Table]:
-    """The programs that `compiled.run` can do, as it takes them, and the number that stands for PARAMETER."""
-    programs, constants = library()
-    every = [Constant(0, 0, 0)] * microcode.REGISTERS + constants
-    numbers = [constants[0] if c == microcode.PARAMETER else c for c in every]
-    exps = np.array([c.exp for c in numbers], dtype=np.int64)
-    sigs = np.array([c.sig for c in numbers], dtype=np.uint64)
-    signs = np.array([(c.neg, c.kind) for c in numbers], dtype=np.int64)
+def _table(f: ActFunc) -> Table | None:
+    """A program as `compiled.run` takes it; None where it has steps that are not compiled.
+
+    With constants of its own, not the library's: so only the polynomials that it has are fitted.
+    """
+    constants = [microcode.constant(0)]
+    b = Builder(constants)
+    steps = b.program(_WRITERS[f](b))
+    if not {s.op for s in steps} <= compiled.OPS:
+        return None
+    every = [constants[0]] * microcode.REGISTERS + constants
     slope = every.index(microcode.PARAMETER) if microcode.PARAMETER in every else None
+    numbers = [constants[0] if c == microcode.PARAMETER else c for c in every]
 
     def operand(o: microcode.Operand) -> tuple[int, int, int]:
         return o.index + (microcode.REGISTERS if o.constant else 0), int(o.negate), int(o.absolute)
 
-    return {
-        f: (
-            np.array([(s.op, s.target, *operand(s.a), *operand(s.b), *operand(s.c)) for s in steps]),
-            exps,
-            sigs,
-            signs,
-            slope,
-        )
-        for f, steps in programs.items()
-        if {s.op for s in steps} <= compiled.OPS
-    }
+    return (
+        np.array([(s.op, s.target, *operand(s.a), *operand(s.b), *operand(s.c)) for s in steps]),
+        np.array([c.exp for c in numbers], dtype=np.int64),
+        np.array([c.sig for c in numbers], dtype=np.uint64),
+        np.array([(c.neg, c.kind) for c in numbers], dtype=np.int64),
+        slope,
+    )
 
 
 def _parameter(value: np.float32) -> Constant:

@@ -166,7 +166,7 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
         address = state.base + state.index * INSTR_BYTES
         if address % INSTR_BYTES or address + INSTR_BYTES > self.config.memory.bytes:
             raise Fault(ErrorCode.FETCH_ERROR, addressing.memory_address(address))
-        return self.chip.memory[address : address + INSTR_BYTES].tobytes()
+        return bytes(self.chip.bytes[address : address + INSTR_BYTES])
 
     def _decoded(self, engine: Engine, word: bytes) -> Decoded:
         """A word's header, checked. Its action is found when it first runs: what is wrong with it stops the core then, not while it waits."""
@@ -410,6 +410,8 @@ class Machine:
     def __init__(self, config: ChipConfig, *, chip_id: int = 0):
         self.config, self.chip_id = config, chip_id
         self.memory: U8 = np.zeros(config.memory.bytes, dtype=np.uint8)
+        self.bytes = memoryview(self.memory)
+        """The same memory: its slices cost less."""
         self.cores = [Core(self, i) for i in range(config.cores)]
 
     def load(self, image: Image) -> None:

@@ -55,7 +55,11 @@ class Place:
 
     def words(self) -> NDArray[np.unsignedinteger]:
         """Raw elements as they are in memory, [parts, size]."""
-        return self.view.copy().reshape(self.parts, self.size)
+        return self.view.copy(order="C").reshape(self.parts, self.size)
+
+    def look(self) -> NDArray[np.unsignedinteger]:
+        """The same, but it may be the memory itself: for what is used before anything is written."""
+        return self.view if self.view.ndim == 2 else self.view.reshape(self.parts, self.size)
 
     def read(self) -> U32:
         """Raw elements, uint32 [parts, size]."""
@@ -63,7 +67,7 @@ class Place:
 
     def numbers(self) -> F32:
         """FP32 [parts, size], NaN canonical."""
-        return cast.decode(self.dtype, self.words())
+        return cast.decode(self.dtype, self.look())
 
     def write(self, raw: U32, *, where: NDArray[np.bool_] | None = None) -> None:
         """Elements in order, so that the last one stays where addresses repeat; only those of `where`, [parts, size]."""
