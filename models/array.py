@@ -144,7 +144,7 @@ class Operand:
         if self._span is None:
             size = np.abs(self.scaled)
             top = float(size.max(initial=0.0))
-            least = float(size.min(initial=np.inf, where=size > 0))
+            least = float(np.where(size > 0, size, np.inf).min(initial=np.inf))
             if not np.isfinite(top):
                 self._span = -FAR, FAR
             elif top == 0:

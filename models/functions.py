@@ -396,22 +396,23 @@ def activate(
     offset: np.float32 | NDArray[np.float32],
     parameter: np.float32 | None = None,
 ) -> NDArray[np.float32]:
-    """f(x [rows, n] * factor + offset [rows, 1]), the argument a wide float: product and sum are rounded to 32 bits each, the result once to FP32.
+    """f(x * factor + offset), the argument a wide float: product and sum are rounded to 32 bits each, the result once to FP32.
 
-    `parameter`: the slope of functions that are SLOPED; +0 when there is none.
+    x: [rows, n], offset [rows, 1] or one number, or x of any shape and one number. `parameter`: the slope of functions that are SLOPED; +0 when there is none.
     """
     table = _table(f)
-    if table is None:
+    if table is None or np.shape(offset) not in ((), (x.shape[0], 1), (1, 1)):
         return activated(f, x, factor, offset, parameter)
     steps, exps, sigs, signs, slope = table
     if parameter is not None and slope is not None:
         given = _parameter(parameter)
         exps, sigs, signs = exps.copy(), sigs.copy(), signs.copy()
         exps[slope], sigs[slope], signs[slope] = given.exp, given.sig, (given.neg, given.kind)
-    out = np.empty(x.shape, dtype=np.uint32)
     added = np.asarray(offset, dtype=np.float32).reshape(-1, 1).view(np.uint32)
-    compiled.run(steps, exps, sigs, signs, x.view(np.uint32), factor.view(np.uint32), added, out)
-    return out.view(np.float32)
+    bits = x.view(np.uint32) if x.ndim == 2 else x.view(np.uint32).reshape(1, -1)
+    out = np.empty(bits.shape, dtype=np.uint32)
+    compiled.run(steps, exps, sigs, signs, bits, factor.view(np.uint32), added, out)
+    return out.view(np.float32).reshape(x.shape)
 
 
 @cache
@@ -469,5 +470,4 @@ def activated(
 def evaluate(f: ActFunc, x: NDArray[np.float32], slope: float | None = None) -> NDArray[np.float32]:
     """f of every element, FP32 to FP32, bit for bit as the scalar engine; `slope` for functions that are SLOPED."""
     parameter = None if slope is None else np.float32(slope)
-    flat = np.ascontiguousarray(x, dtype=np.float32).reshape(1, -1)
-    return activate(f, flat, np.float32(1), np.float32(-0.0), parameter).reshape(np.shape(x))
+    return activate(f, np.asarray(x, dtype=np.float32), np.float32(1), np.float32(-0.0), parameter)

@@ -357,9 +357,10 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
             psum = address & addressing.OFFSET_MASK >= addressing.CORE_PSUM_BASE
             memory = self.psum if psum else self.sbuf
             partition = addressing.PSUM_PARTITION_STRIDE if psum else addressing.SBUF_PARTITION_STRIDE
-            if stride % partition:
+            if stride % partition == 0:
+                pitch = stride // partition * memory.shape[1]
+            elif address // partition != (address + (rows - 1) * stride) // partition:
                 return None
-            pitch = stride // partition * memory.shape[1]
         start, end = (_address_of(row) - _address_of(memory) for row in (first, last))
         if end != start + (rows - 1) * pitch or not 0 <= end <= memory.size - n:
             return None
@@ -373,21 +374,20 @@ class Core(ElementEngines, ScalarEngine, GpsimdEngine):
             (address >> addressing.UNIT_SHIFT) & 0xFF,
             address & addressing.OFFSET_MASK,
         )
-        bad = Fault(ErrorCode.DMA_RANGE, address)
         if chip not in (addressing.CHIP_LOCAL, self.chip.chip_id):
-            raise bad
+            raise Fault(ErrorCode.DMA_RANGE, address)
         if unit == addressing.UNIT_MEMORY:
             if offset + n > cfg.memory.bytes:
-                raise bad
+                raise Fault(ErrorCode.DMA_RANGE, address)
             return self.chip.memory[offset : offset + n]
         if unit != addressing.UNIT_CORE0 + self.number:
-            raise bad
+            raise Fault(ErrorCode.DMA_RANGE, address)
         psum = offset >= addressing.CORE_PSUM_BASE
         stride = addressing.PSUM_PARTITION_STRIDE if psum else addressing.SBUF_PARTITION_STRIDE
         partition, start = divmod(offset - (addressing.CORE_PSUM_BASE if psum else 0), stride)
         rows = self.psum if psum else self.sbuf
         if partition >= cfg.partitions or start + n > rows.shape[1]:
-            raise bad
+            raise Fault(ErrorCode.DMA_RANGE, address)
         return rows[partition, start : start + n]
 
 

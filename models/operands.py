@@ -32,26 +32,28 @@ class Place:
     __slots__ = ("ap", "distinct", "dtype", "parts", "rows", "size", "view")
 
     def __init__(self, memory: U8, ap: AccessPattern, parts: int, *, scale: bool = False):
-        width = dtype_bytes(ap.dtype)
+        width, limit = dtype_bytes(ap.dtype), memory.shape[1]
         self.ap, self.parts, self.dtype, self.size = ap, parts, ap.dtype, ap.size
         dims = _merged(ap.dims)
-        if self.size:
-            spans = [stride * (count - 1) for stride, count in dims]
-            low = ap.addr + width * sum(min(0, s) for s in spans)
-            high = ap.addr + width * (1 + sum(max(0, s) for s in spans))
-            if low < 0 or high > memory.shape[1]:
-                raise _outside(ap, memory.shape[1])
+        low = high = ap.addr if self.size else 0
+        shape, strides = [parts], [limit]
+        for stride, count in dims:
+            shape.append(count)
+            strides.append(stride * width)
+            if stride < 0:
+                low += strides[-1] * (count - 1)
+            else:
+                high += strides[-1] * (count - 1)
+        if self.size and (low < 0 or high + width > limit):
+            raise _outside(ap, limit)
         self.distinct = self.size == 0 or _distinct(dims)
+        offset = ap.addr if self.size else 0
         # an MX scale's partitions are chosen later, one for a group of eight
-        first, count = (0, memory.shape[0]) if scale else (ap.part, parts)
-        pitch = memory.shape[1]
-        self.view: NDArray[np.unsignedinteger] = np.ndarray(
-            (count, *(n for _, n in dims)),
-            dtype=_WORD[width],
-            buffer=memory,
-            offset=first * pitch + (ap.addr if self.size else 0),
-            strides=(pitch, *(s * width for s, _ in dims)),
-        )
+        if scale:
+            shape[0] = memory.shape[0]
+        else:
+            offset += ap.part * limit
+        self.view: NDArray[np.unsignedinteger] = np.ndarray(shape, _WORD[width], memory, offset, strides)
 
     def words(self) -> NDArray[np.unsignedinteger]:
         """Raw elements as they are in memory, [parts, size]."""
@@ -107,6 +109,8 @@ def _merged(dims: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
 
 def _distinct(dims: list[tuple[int, int]]) -> bool:
     """True where every stride steps over all that smaller ones reach."""
+    if len(dims) == 1:
+        return dims[0][0] != 0 or dims[0][1] <= 1
     reach = 0
     for stride, count in sorted((abs(s), n) for s, n in dims):
         if count > 1 and stride <= reach:
