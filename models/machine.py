@@ -36,7 +36,8 @@ from models.scalar import ScalarEngine
 
 U8 = NDArray[np.uint8]
 F32 = NDArray[np.float32]
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 TURN = 10_000
@@ -410,7 +411,7 @@ class Machine:
     def __init__(self, config: ChipConfig, *, chip_id: int = 0):
         self.config, self.chip_id = config, chip_id
         self.memory: U8 = np.zeros(config.memory.bytes, dtype=np.uint8)
-        self.bytes = memoryview(self.memory)
+        self.bytes = memoryview(self.memory.data)
         """The same memory: its slices cost less."""
         self.cores = [Core(self, i) for i in range(config.cores)]
 
