@@ -128,7 +128,7 @@ def encode_float(fmt: FloatFormat, x: F32, *, saturate: bool) -> U32:
     if fmt is FP16 and not saturate:
         with np.errstate(all="ignore"):
             codes = x.astype(np.float16).view(np.uint16).astype(np.uint32)
-        codes[np.isnan(x)] = FP16.nan
+        codes[np.isnan(x)] = FP16.nan or 0
         return codes
     return encoded(fmt, x, saturate=saturate)
 
@@ -153,7 +153,7 @@ def _cut(fmt: FloatFormat, x: F32, *, saturate: bool) -> U32:
         codes = np.minimum(codes & (sign - np.uint32(1)), np.uint32(fmt.max_code)) | codes & sign
     nan = np.isnan(x)
     if np.count_nonzero(nan):
-        codes[nan] = fmt.nan
+        codes[nan] = fmt.nan or 0
     return codes
 
 

@@ -87,7 +87,8 @@ def _from_fp32(bits):  # type: ignore[no-untyped-def] # pragma: no cover
         return _finish(neg, 0, _0, INF if frac == _0 else NAN)
     mag = frac | np.uint64(1 << 23) if field else frac
     width = _width(mag)
-    return _finish(neg, max(field, 1) - 150 + width - 1, mag << np.uint64(32 - width), FINITE)
+    exp = field if field > 0 else 1
+    return _finish(neg, exp - 150 + width - 1, mag << np.uint64(32 - width), FINITE)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
@@ -175,7 +176,7 @@ def _rint(x):  # type: ignore[no-untyped-def] # pragma: no cover
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _scale(x, k):  # type: ignore[no-untyped-def] # pragma: no cover
-    shift = 1 << EXP_BITS
+    shift = np.int64(1 << EXP_BITS)
     if k[3] == FINITE and k[1] < EXP_BITS:
         shift = np.int64(k[2] >> np.uint64(min(max(31 - k[1], 0), 63)))
     return _finish(x[0], x[1] + (-shift if k[0] else shift), x[2], NAN if k[3] == NAN else x[3])

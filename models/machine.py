@@ -6,7 +6,7 @@ Programs whose result depends on the interleaving of unsynchronised engines are 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from models.isa import (
     UpdateMode,
     WaitMode,
 )
-from models.operands import Action
+from models.operands import Action, index_of
 from models.scalar import ScalarEngine
 
 U8 = NDArray[np.uint8]
@@ -400,7 +400,7 @@ def _address_of(x: U8) -> int:
 def _accumulate_in_turn(sums: F32, result: F32, *, add: bool) -> None:
     """Columns of `result` into places of which some are the same, one after the other."""
     for n in range(result.shape[1]):
-        at = (slice(None), *np.unravel_index(n, sums.shape[1:]))
+        at: tuple[Any, ...] = (slice(None), *index_of(n, sums.shape[1:]))
         column = result[:, n]
         sums[at] = array.accumulate(sums[at], column) if add else cast.canonical(column)
 

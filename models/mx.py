@@ -1,5 +1,7 @@
 """Vector engine: MX scales, and casts to x4 types."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,7 +10,7 @@ from models.access import AccessPattern
 from models.fault import legal
 from models.formats import E8M0_BIAS, E8M0_NAN, FLOATS, MX_PACK, MX_ROWS, PACKED, DType, MxRule
 from models.isa import Opcode, Space
-from models.operands import U8, U32, Action, Memories, Place
+from models.operands import U8, U32, Action, Memories, Place, index_of
 
 MX_OPS = (Opcode.MX_SCALE, Opcode.MX_CAST)
 
@@ -99,7 +101,8 @@ class Scales:
             view[self.rows] = codes.reshape(self.rows.size, *view.shape[1:])
             return
         for n in range(self.place.size):
-            view[(self.rows, *np.unravel_index(n, view.shape[1:]))] = codes[:, n]
+            at: tuple[Any, ...] = (self.rows, *index_of(n, view.shape[1:]))
+            view[at] = codes[:, n]
 
 
 def _blocks(src: Place) -> U32:

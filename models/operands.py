@@ -1,6 +1,7 @@
 """On-core memories as instructions see them: operands as patterns, read and written element by element."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,12 @@ Action = Callable[[], None]
 
 _DTYPES = frozenset(DType)
 _SPACES = frozenset(Space)
-_WORD = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+_WORD: dict[int, np.dtype[np.unsignedinteger]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+def index_of(n: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Where element `n` of a walk over `shape` is."""
+    return tuple(int(i) for i in np.unravel_index(n, shape))
 
 
 class Place:
@@ -81,7 +87,7 @@ class Place:
                 np.copyto(self.view, raw.reshape(shape), casting="unsafe", where=where.reshape(shape))
             return
         for n in range(self.size):
-            at = (slice(None), *np.unravel_index(n, self.view.shape[1:]))
+            at: tuple[Any, ...] = (slice(None), *index_of(n, self.view.shape[1:]))
             lanes = np.flatnonzero(where[:, n]) if where is not None else slice(None)
             self.view[at][lanes] = raw[lanes, n]
 
