@@ -1,9 +1,15 @@
-"""Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row."""
+"""Golden model of the tensor array and of PSUM: exact, in the order of the rows, one rounding a row.
+
+`plain` is the definition; it takes some twenty NumPy calls a row. `multiply` compiles the rows of types with one product in each
+(`models.compiled`); for others it takes a few calls for all rows where it can show that no step then differs, the definition where it cannot.
+"""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp
+from models import cast, compiled, fp
 from models.formats import DOUBLE_ROWS, E8M0_BIAS, E8M0_NAN, FLOATS, MAC_CLASSES, MX_ROWS, PACKED, DType
 
 F32 = NDArray[np.float32]
@@ -11,12 +17,18 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 CHUNK = 1 << 14
-"""Results worked on at a time: their float64 temporaries stay in the cache."""
+"""Results worked on at a time: their temporaries stay in the cache."""
+FAR = 10_000
+"""An exponent beyond all that a float64 has."""
+FP32_LEAST = -149
+"""Exponent of FP32's last place."""
+F64_BITS = 53
+"""Significant bits of a float64."""
 
 
 def pairs(first: U32, second: U32) -> U32:
     """The words of a double row: FP8 codes of the first rows below those of the second."""
-    return first | second << np.uint32(8)
+    return first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(8)
 
 
 def _elements(dtype: DType, words: U32, double: bool) -> F64:
@@ -79,6 +91,145 @@ def _step(psum: F64, high: F64, low: F64 | None) -> F64:
     return np.where(np.isfinite(c) & ((c != 0) | (low != 0)), fp.round_to_odd(g, h + f), c)
 
 
+@dataclass(slots=True)
+class Operand:
+    """Raw words [K, columns] of `dtype`, and E8M0 codes [ceil(K / 8), columns] for x4 types. Words of a double row are `pairs`.
+
+    What follows from them is worked out once.
+    """
+
+    dtype: DType
+    words: NDArray[np.unsignedinteger]
+    scale: U8 | None = None
+    double: bool = False
+    _numbers: F32 | None = field(default=None, init=False)
+    _scaled: F64 | None = field(default=None, init=False)
+    _span: tuple[int, int] | None = field(default=None, init=False)
+
+    @property
+    def compiled(self) -> bool:
+        """True for what `compiled.rows` takes: types of one product a row, exact in float64."""
+        return not (self.double or self.dtype == DType.FP32 or self.dtype in PACKED)
+
+    @property
+    def numbers(self) -> F32:
+        """FP32 [K, columns] of a type that is not packed, NaN not canonical."""
+        if self._numbers is None:
+            self._numbers = cast.values(FLOATS[self.dtype], self.words)
+        return self._numbers
+
+    @property
+    def elements(self) -> F64:
+        """float64 [K, columns, 1, 2 or 4]."""
+        return _elements(self.dtype, self.words, self.double)
+
+    @property
+    def scaled(self) -> F64:
+        """The same, scales multiplied in: exact."""
+        if self._scaled is None:
+            self._scaled = self.elements
+            if self.scale is not None:
+                rows = np.repeat(_scale(self.scale), MX_ROWS, axis=0)[: self.words.shape[0]]
+                self._scaled *= rows[..., None]
+        return self._scaled
+
+    @property
+    def man_bits(self) -> int:
+        """Bits of a number's fraction."""
+        return (PACKED if self.dtype in PACKED else FLOATS)[self.dtype].man_bits
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """(low, high) of `scaled`: every element is a multiple of 2**low and below 2**high in magnitude. Too wide for anything with Inf or NaN."""
+        if self._span is None:
+            size = np.abs(self.scaled)
+            top = float(size.max(initial=0.0))
+            least = float(np.where(size > 0, size, np.inf).min(initial=np.inf))
+            if not np.isfinite(top):
+                self._span = -FAR, FAR
+            elif top == 0:
+                self._span = 0, 0
+            else:
+                self._span = (
+                    int(np.frexp(least)[1]) - 1 - self.man_bits,
+                    int(np.frexp(top)[1]),
+                )
+        return self._span
+
+
+def _exact_sums(a: Operand, b: Operand) -> F32 | None:
+    """The same of operands with two or four elements in a word; None where a float64 might not hold a sum.
+
+    All elements, and so all S and all psums (which are rounded to places of FP32, the least of which is one of `low` or above), are multiples
+    of 2**low. Where nothing reaches 2**(low + 53) a float64 holds every sum, in whatever order, and its rounding to FP32 is the only one.
+    """
+    (a_low, a_high), (b_low, b_high) = a.span, b.span
+    low, high = a_low + b_low, a_high + b_high
+    terms = a.scaled[..., 0, :].size + 1
+    # one bit more, for what psums gain by being rounded
+    if low < FP32_LEAST or high + terms.bit_length() + 1 > low + F64_BITS:
+        return None
+    m, n = a.words.shape[1], b.words.shape[1]
+    out = np.zeros((m, n), dtype=np.float32)
+    width = max(1, CHUNK // max(1, m))
+    left = a.scaled
+    for start in range(0, n, width):
+        part = slice(start, start + width)
+        sums = np.matmul(left, b.scaled[:, part].transpose(0, 2, 1))
+        psum = np.zeros(sums.shape[1:], dtype=np.float64)
+        rounded = out[:, part]
+        with np.errstate(over="ignore"):
+            for row in sums:
+                np.add(psum, row, out=rounded, casting="same_kind")
+                psum[...] = rounded
+    return out
+
+
+def multiply(a: Operand, b: Operand) -> F32:
+    """FP32 [M, N] of stationary `a` and moving `b`, as `plain` defines it. NaN is not canonical yet."""
+    if not a.words.size or not b.words.size:
+        return plain(a, b)
+    if a.compiled:
+        out = np.empty((a.words.shape[1], b.words.shape[1]), dtype=np.float32)
+        compiled.rows(a.numbers, b.numbers, out, False)
+        return out
+    exact = _exact_sums(a, b) if a.dtype != DType.FP32 else None
+    return plain(a, b) if exact is None else exact
+
+
+def multiply_into(a: Operand, b: Operand, sums: F32, *, add: bool) -> None:
+    """The same into `sums` [M, *dims], or on top of them, NaN canonical."""
+    if a.compiled and sums.ndim == 2 and b.words.size:
+        compiled.rows(a.numbers, b.numbers, sums, add)
+        return
+    result = multiply(a, b).reshape(sums.shape)
+    sums[...] = accumulate(sums, result) if add else cast.canonical(result)
+
+
+def plain(a: Operand, b: Operand) -> F32:
+    """FP32 [M, N], from +0, row 0 first: psum = RNE_fp32(psum + S), S the exact sum of a row's one, two or four products."""
+    k_rows, columns = b.words.shape
+    out = np.zeros((a.words.shape[1], columns), dtype=np.float32)
+    wide = a.dtype == b.dtype and (a.dtype == DType.E5M2X4 or (a.double and a.dtype == DType.E5M2))
+    with np.errstate(all="ignore"):
+        left = a.elements
+        sa = _scale(a.scale) if a.scale is not None else None
+        width = max(1, CHUNK // max(1, out.shape[0]))
+        for start in range(0, columns, width):
+            part = slice(start, start + width)
+            right = _elements(b.dtype, b.words[:, part], b.double)
+            sb = _scale(b.scale[:, part]) if b.scale is not None else None
+            psum = np.zeros((out.shape[0], right.shape[1]), dtype=np.float64)
+            for k in range(k_rows):
+                high, low = _row_sum(left[k], right[k], wide)
+                if sa is not None and sb is not None:
+                    scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
+                    high, low = high * scale, None if low is None else low * scale
+                psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
+            out[:, part] = psum
+    return out
+
+
 def matmul(
     stationary: U32,
     moving: U32,
@@ -92,30 +243,12 @@ def matmul(
     """FP32 [M, N] of raw words stationary [K, M] and moving [K, N] of types `s` and `m`, from +0, row 0 first.
 
     Row k: psum = RNE_fp32(psum + S), S the exact sum of its one, two or four products, times the block scales (E8M0 codes s_scale
-    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. With `double` a word has two FP8 numbers (`pairs`), hence two products. NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only
-    where all its products are -0. Raises ValueError for types that do not go together, or shapes.
+    [ceil(K / 8), M], m_scale [ceil(K / 8), N]) for x4 types. With `double` a word has two FP8 numbers (`pairs`), hence two products.
+    NaN anywhere, Inf * 0 or Inf - Inf give NaN; an S of zero is -0 only where all its products are -0. Raises ValueError for types that do not go together, or shapes.
     """
     _check(stationary, moving, s, m, s_scale, m_scale, double)
-    k_rows, columns = moving.shape[0], moving.shape[1]
-    out = np.zeros((stationary.shape[1], columns), dtype=np.float32)
-    wide = s == m and (s == DType.E5M2X4 or (double and s == DType.E5M2))
-    with np.errstate(all="ignore"):
-        a = _elements(s, stationary, double)
-        sa = _scale(s_scale) if s_scale is not None else None
-        width = max(1, CHUNK // max(1, stationary.shape[1]))
-        for start in range(0, columns, width):
-            part = slice(start, start + width)
-            b = _elements(m, moving[:, part], double)
-            sb = _scale(m_scale[:, part]) if m_scale is not None else None
-            psum = np.zeros((out.shape[0], b.shape[1]), dtype=np.float64)
-            for k in range(k_rows):
-                high, low = _row_sum(a[k], b[k], wide)
-                if sa is not None and sb is not None:
-                    scale = sa[k // MX_ROWS][:, None] * sb[k // MX_ROWS][None, :]
-                    high, low = high * scale, None if low is None else low * scale
-                psum = _step(psum, high, low).astype(np.float32).astype(np.float64)
-            out[:, part] = psum
-    return cast.canonical(out)
+    held, moved = Operand(s, stationary, s_scale, double), Operand(m, moving, m_scale, double)
+    return cast.canonical(multiply(held, moved))
 
 
 def accumulate(psum: F32, result: F32) -> F32:

@@ -5,15 +5,19 @@ overflow and Inf become the format's own overflow (Inf, or NaN for E4M3). On: th
 """
 
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.formats import (
+    BF16,
     E2M1,
     E8M0_BIAS,
     E8M0_NAN,
     FLOATS,
+    FP16,
+    FP32,
     INTS,
     MX_BLOCK,
     MX_PACK,
@@ -27,15 +31,41 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
+CANONICAL_NAN = np.uint32(FP32.nan or 0).view(np.float32)
+_BF16_SHIFT = np.uint32(FP32.width - BF16.width)
 RULES = tuple(rule.name.lower() for rule in MxRule)
 
 
 def decode_float(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
-    """Values of code words, exact (every format is a subset of FP32). NaN comes out canonical."""
+    """Values of code words, exact (every format is a subset of FP32). NaN comes out canonical. Raises ValueError for codes that are too wide."""
+    c = np.asarray(codes)
+    if c.dtype.kind != "u" or 8 * c.dtype.itemsize > fmt.width:
+        bad = (c < 0) | (c > (1 << fmt.width) - 1)
+        if np.count_nonzero(bad):
+            raise ValueError(
+                f"codes must be from 0 to {(1 << fmt.width) - 1} for {fmt.name}, not {c[bad].flat[0]}"
+            )
+    if fmt is FP32:
+        return canonical(c.astype(np.uint32).view(np.float32))
+    return _canonical(values(fmt, c)) if fmt is BF16 else values(fmt, c)
+
+
+def values(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
+    """The same of codes that are not too wide, of a format of at most 16 bits; BF16's NaNs stay as they are."""
+    if fmt is BF16:
+        return np.left_shift(codes, _BF16_SHIFT, dtype=np.uint32, casting="unsafe").view(np.float32)
+    return np.asarray(_values(fmt).take(codes))
+
+
+@cache
+def _values(fmt: FloatFormat) -> F32:
+    """The value of every code of a format of at most 16 bits."""
+    return decoded(fmt, np.arange(1 << fmt.width))
+
+
+def decoded(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
+    """What the codes of a format mean, from its table of fields: the definition of `decode_float`."""
     c = np.asarray(codes).astype(np.int64)
-    if np.any((c < 0) | (c >> fmt.width != 0)):
-        worst = c[(c < 0) | (c >> fmt.width != 0)].flat[0]
-        raise ValueError(f"codes must be from 0 to {(1 << fmt.width) - 1} for {fmt.name}, not {worst}")
     exp, frac = (c >> fmt.man_bits) & ((1 << fmt.exp_bits) - 1), c & ((1 << fmt.man_bits) - 1)
     sig = np.where(exp == 0, frac, frac + (1 << fmt.man_bits)).astype(np.float64)
     value = np.ldexp(sig, np.maximum(exp, 1).astype(np.int32) - fmt.bias - fmt.man_bits)
@@ -51,9 +81,15 @@ def decode_float(fmt: FloatFormat, codes: NDArray[np.integer]) -> F32:
 
 def canonical(x: F32) -> F32:
     """`x` with every NaN replaced by 0x7fc00000."""
-    out = np.array(x, dtype=np.float32)
-    out[np.isnan(out)] = np.uint32(0x7FC00000).view(np.float32)
-    return out
+    return _canonical(np.array(x, dtype=np.float32))
+
+
+def _canonical(x: F32) -> F32:
+    """The same in place, where `x` is the caller's own."""
+    nan = np.isnan(x)
+    if np.count_nonzero(nan):
+        x[nan] = CANONICAL_NAN
+    return x
 
 
 def _round_to(fmt: FloatFormat, magnitude: F64) -> NDArray[np.int64]:
@@ -84,9 +120,41 @@ def _encode(fmt: FloatFormat, x: F64, *, saturate: bool) -> NDArray[np.int64]:
 
 def encode_float(fmt: FloatFormat, x: F32, *, saturate: bool) -> U32:
     """Codes of FP32 values. E2M1 always saturates and makes NaN +0; `encode_e2m1` also tells where."""
+    x = np.asarray(x, dtype=np.float32)
+    if fmt is FP32 and not saturate:
+        return canonical(x).view(np.uint32)
+    if fmt is FP32 or fmt is BF16:
+        return _cut(fmt, x, saturate=saturate)
+    if fmt is FP16 and not saturate:
+        with np.errstate(all="ignore"):
+            codes = x.astype(np.float16).view(np.uint16).astype(np.uint32)
+        codes[np.isnan(x)] = FP16.nan or 0
+        return codes
+    return encoded(fmt, x, saturate=saturate)
+
+
+def encoded(fmt: FloatFormat, x: F32, *, saturate: bool) -> U32:
+    """The definition of `encode_float`."""
     with np.errstate(invalid="ignore"):
         wide = np.asarray(x, dtype=np.float32).astype(np.float64)
     return _encode(fmt, wide, saturate=saturate).astype(np.uint32)
+
+
+def _cut(fmt: FloatFormat, x: F32, *, saturate: bool) -> U32:
+    """The same for FP32 and BF16, whose exponents are FP32's: half a last place, less one where the code is even, carries into the code."""
+    bits, drop = x.view(np.uint32), FP32.width - fmt.width
+    if drop:
+        odd = bits >> np.uint32(drop) & np.uint32(1)
+        codes = (bits + odd + np.uint32((1 << drop - 1) - 1)) >> np.uint32(drop)
+    else:
+        codes = bits.copy()
+    if saturate:
+        sign = np.uint32(1 << fmt.width - 1)
+        codes = np.minimum(codes & (sign - np.uint32(1)), np.uint32(fmt.max_code)) | codes & sign
+    nan = np.isnan(x)
+    if np.count_nonzero(nan):
+        codes[nan] = fmt.nan or 0
+    return codes
 
 
 def encode_e2m1(x: F32) -> tuple[U8, NDArray[np.bool_]]:

@@ -1,6 +1,8 @@
 """Instruction words: fields to 128 bytes and back, from the table in `models.isa`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any
 
 from models import isa
@@ -33,8 +35,31 @@ def _put(word: bytearray, f: Field, base: int, value: int) -> None:
     word[base + f.offset : base + f.offset + f.size] = int(value).to_bytes(f.size, "little", signed=f.signed)
 
 
-def _get(word: bytes, f: Field, base: int = 0) -> int:
-    return int.from_bytes(word[base + f.offset : base + f.offset + f.size], "little", signed=f.signed)
+class _Layout:
+    """Fields that do not overlap, read in one go."""
+
+    def __init__(self, fields: Iterable[Field]):
+        ordered = sorted(fields, key=lambda f: f.offset)
+        self.names = [f.name for f in ordered]
+        code, at = "<", 0
+        for f in ordered:
+            letter = {1: "b", 2: "h", 4: "i", 8: "q"}[f.size]
+            code += f"{f.offset - at}x" + (letter if f.signed else letter.upper())
+            at = f.offset + f.size
+        self.struct = Struct(code)
+
+    def read(self, word: bytes, base: int = 0) -> dict[str, int]:
+        """The fields of `word` from byte `base` on."""
+        return dict(zip(self.names, self.struct.unpack_from(word, base), strict=True))
+
+
+_HEAD = _Layout((*isa.HEADER, *isa.SMALL))
+_BODIES = (
+    _Layout(isa.DMA_FIELDS),
+    _Layout(f for f in isa.CONTROL_FIELDS if f.name != "cond"),
+    _Layout(f for f in isa.CONTROL_FIELDS if f.name == "cond"),
+)
+_PATTERN = _Layout(isa.AP_FIELDS)
 
 
 def encode(instr: Instruction) -> bytes:
@@ -63,13 +88,18 @@ def encode(instr: Instruction) -> bytes:
 
 
 def raw_fields(word: bytes) -> dict[str, int]:
-    """Every header, small and DMA field of a word, whatever its opcode."""
-    return {name: _get(word, f) for name, f in _PLAIN.items()}
+    """Every field of a word but those of access patterns, whatever its opcode."""
+    out = _HEAD.read(word)
+    for layout in _BODIES:
+        out |= layout.read(word)
+    for f in isa.MASK_FIELDS:
+        out[f.name] = int.from_bytes(word[f.offset : f.offset + f.size], "little")
+    return out
 
 
 def raw_ap(word: bytes, name: str) -> dict[str, int]:
     """The fields of one access pattern of a word, unchecked."""
-    return {f.name: _get(word, f, isa.AP_OFFSETS[name]) for f in isa.AP_FIELDS}
+    return _PATTERN.read(word, isa.AP_OFFSETS[name])
 
 
 def ap_from_raw(raw: dict[str, int]) -> AccessPattern:

@@ -4,7 +4,8 @@ from models import isa
 from models.isa import Cond, Opcode, RegOp
 
 MASK = 0xFFFFFFFF
-DYNAMIC = ("dst", "src0", "src1")
+DYNAMIC = {name: f"dyn_{name}" for name in ("dst", "src0", "src1")}
+"""Operands, and the fields that hold the registers added to their addresses."""
 
 
 class FieldError(ValueError):
@@ -67,19 +68,16 @@ def taken(cond: Cond, a: int, b: int) -> bool:
 def check(opcode: Opcode, raw: dict[str, int]) -> None:
     """What a sequencer checks beyond the semaphores. Raises FieldError."""
 
-    def need(ok: bool) -> None:
-        if not ok:
-            raise FieldError(opcode.name)
-
     allowed = isa.dynamic_operands(opcode)
-    for name in DYNAMIC:
-        need(raw[f"dyn_{name}"] < (isa.REGISTERS if name in allowed else 1))
+    ok = all(not raw[key] or (name in allowed and raw[key] < isa.REGISTERS) for name, key in DYNAMIC.items())
     if opcode in (Opcode.REGISTER, Opcode.BRANCH):
-        need(raw["ra"] < isa.REGISTERS and raw["rb"] < isa.REGISTERS and raw["use_imm"] <= 1)
+        ok = ok and raw["ra"] < isa.REGISTERS and raw["rb"] < isa.REGISTERS and raw["use_imm"] <= 1
     if opcode == Opcode.REGISTER:
-        need(raw["reg_op"] <= max(RegOp) and 1 <= raw["rd"] < isa.REGISTERS)
+        ok = ok and raw["reg_op"] <= max(RegOp) and 1 <= raw["rd"] < isa.REGISTERS
     if opcode == Opcode.BRANCH:
-        need(raw["cond"] <= max(Cond))
+        ok = ok and raw["cond"] <= max(Cond)
+    if not ok:
+        raise FieldError(opcode.name)
 
 
 def control(opcode: Opcode, raw: dict[str, int], registers: list[int]) -> int | None:
@@ -98,7 +96,7 @@ def indexed(
     opcode: Opcode, word: bytes, raw: dict[str, int], registers: list[int]
 ) -> tuple[bytes, dict[str, int]]:
     """The instruction with registers added to the addresses of its operands: 32 bits unsigned, or DMA's 64 bits signed."""
-    if not any(raw[f"dyn_{name}"] for name in DYNAMIC):
+    if not any(raw[key] for key in DYNAMIC.values()):
         return word, raw
     if opcode == Opcode.DMA:
         moved = {

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cast import canonical
+from models.cast import CANONICAL_NAN, canonical
 from models.isa import AluOp
 
 F32 = NDArray[np.float32]
@@ -38,25 +38,29 @@ def divide(a: F32, b: F32) -> F32:
         return canonical(_float32(a) / _float32(b))
 
 
-def _extreme(a: F32, b: F32, *, largest: bool) -> F32:
-    a, b = np.broadcast_arrays(_float32(a), _float32(b))
-    x, y = a.view(np.int32).astype(np.int64), b.view(np.int32).astype(np.int64)
-    # order of the bit patterns: negative numbers downwards, -0 below +0
-    x, y = (np.where(v < 0, -(v & 0x7FFFFFFF) - 1, v) for v in (x, y))
-    out = np.where((x > y) == largest, a, b)
-    out = np.where(x == y, a, out)
-    nan = np.isnan(a) | np.isnan(b)
-    return canonical(np.where(nan, np.float32(np.nan), out).astype(np.float32))
+def _key(x: NDArray[np.int32]) -> NDArray[np.int32]:
+    """FP32 codes as integers in the numbers' order, and back: negative numbers downwards, -0 below +0, canonical NaN above all."""
+    return x ^ (x >> np.int32(31) & np.int32(0x7FFFFFFF))
+
+
+def _keys(x: F32) -> NDArray[np.int32]:
+    return _key(canonical(np.ascontiguousarray(x, dtype=np.float32)).view(np.int32))
 
 
 def maximum(a: F32, b: F32) -> F32:
     """IEEE 754-2019 maximum: NaN wins, -0 < +0."""
-    return _extreme(np.ascontiguousarray(a), np.ascontiguousarray(b), largest=True)
+    return _key(np.maximum(_keys(a), _keys(b))).view(np.float32).reshape(_shape(a, b))
 
 
 def minimum(a: F32, b: F32) -> F32:
     """IEEE 754-2019 minimum: NaN wins, -0 < +0."""
-    return _extreme(np.ascontiguousarray(a), np.ascontiguousarray(b), largest=False)
+    a, b = _float32(a), _float32(b)
+    out = _key(np.minimum(_keys(a), _keys(b))).view(np.float32).reshape(_shape(a, b))
+    return canonical(np.where(np.isnan(a) | np.isnan(b), CANONICAL_NAN, out))
+
+
+def _shape(a: F32, b: F32) -> tuple[int, ...]:
+    return np.broadcast_shapes(np.shape(a), np.shape(b))
 
 
 def compare(op: AluOp, a: F32, b: F32) -> F32:
@@ -92,11 +96,17 @@ def alu(op: AluOp, a: F32, b: F32) -> F32:
         return logical(op, a, b)
     if op == AluOp.ABS_MAX:
         return maximum(np.abs(_float32(a)), np.abs(_float32(b)))
-    table = {AluOp.ADD: add, AluOp.SUB: sub, AluOp.MUL: mul, AluOp.MAX: maximum, AluOp.MIN: minimum}
-    table[AluOp.DIVIDE] = divide
-    return table[op](a, b)
+    return _TABLE[op](a, b)
 
 
+_TABLE = {
+    AluOp.ADD: add,
+    AluOp.SUB: sub,
+    AluOp.MUL: mul,
+    AluOp.MAX: maximum,
+    AluOp.MIN: minimum,
+    AluOp.DIVIDE: divide,
+}
 IDENTITY = {
     AluOp.ADD: 0x80000000,
     AluOp.MUL: 0x3F800000,
@@ -121,11 +131,23 @@ def identity(op: AluOp) -> np.float32:
 
 
 def accumulate(op: AluOp, x: F32, partials: F32) -> None:
-    """Element i of x's last axis, [..., N], goes to partial i mod PARTIALS, [..., PARTIALS], in place."""
+    """Element i of x's last axis, [..., N], goes to partial i mod PARTIALS, [..., PARTIALS], in place: p = x_i op p."""
+    whole = x.shape[-1] // PARTIALS
+    if whole > 1 and op in _SUMS:
+        # rounds come first, so that NumPy goes from one to the next (models.array's `_products` says why)
+        rounds = x[..., : whole * PARTIALS].reshape(-1, whole, PARTIALS).transpose(1, 0, 2)
+        chain = np.concatenate([partials.reshape(1, -1, PARTIALS), rounds])
+        with np.errstate(all="ignore"):
+            partials[...] = canonical(_SUMS[op].reduce(chain, axis=0)).reshape(partials.shape)
+        x = x[..., whole * PARTIALS :]
     for k in range(0, x.shape[-1], PARTIALS):
         part = x[..., k : k + PARTIALS]
         n = part.shape[-1]
         partials[..., :n] = alu(op, part, partials[..., :n])
+
+
+_SUMS = {AluOp.ADD: np.add, AluOp.MUL: np.multiply}
+"""Operations that NumPy itself does in order, operands of a step exchanged."""
 
 
 def reduce(op: AluOp, x: F32) -> F32:

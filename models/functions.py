@@ -12,10 +12,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from models import microcode, wide
+from models import compiled, microcode, wide
 from models.fits import NEAR_ZERO, PHI_SCALE, crossing, fit, fit_near_zero, ln2_parts, number
 from models.microcode import Builder, Constant, Op, Step, Value
 
+Table = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64], int | None]
+"""A program for `compiled.run`: steps, exps, sigs, signs, and PARAMETER's number."""
 FAR = 1000
 """exp is computed for arguments from -FAR to FAR, far beyond what FP32 holds, and in range for wide floats."""
 
@@ -396,8 +398,63 @@ def activate(
 ) -> NDArray[np.float32]:
     """f(x * factor + offset), the argument a wide float: product and sum are rounded to 32 bits each, the result once to FP32.
 
-    `parameter`: the slope of functions that are SLOPED; +0 when there is none.
+    x: [rows, n], offset [rows, 1] or one number, or x of any shape and one number. `parameter`: the slope of functions that are SLOPED; +0 when there is none.
     """
+    table = _table(f)
+    if table is None or np.shape(offset) not in ((), (x.shape[0], 1), (1, 1)):
+        return activated(f, x, factor, offset, parameter)
+    steps, exps, sigs, signs, slope = table
+    if parameter is not None and slope is not None:
+        given = _parameter(parameter)
+        exps, sigs, signs = exps.copy(), sigs.copy(), signs.copy()
+        exps[slope], sigs[slope], signs[slope] = given.exp, given.sig, (given.neg, given.kind)
+    added = np.asarray(offset, dtype=np.float32).reshape(-1, 1).view(np.uint32)
+    bits = x.view(np.uint32) if x.ndim == 2 else x.view(np.uint32).reshape(1, -1)
+    out = np.empty(bits.shape, dtype=np.uint32)
+    compiled.run(steps, exps, sigs, signs, bits, factor.view(np.uint32), added, out)
+    return out.view(np.float32).reshape(x.shape)
+
+
+@cache
+def _table(f: ActFunc) -> Table | None:
+    """A program as `compiled.run` takes it; None where it has steps that are not compiled.
+
+    With constants of its own, not the library's: so only the polynomials that it has are fitted.
+    """
+    constants = [microcode.constant(0)]
+    b = Builder(constants)
+    steps = b.program(_WRITERS[f](b))
+    if not {s.op for s in steps} <= compiled.OPS:
+        return None
+    every = [constants[0]] * microcode.REGISTERS + constants
+    slope = every.index(microcode.PARAMETER) if microcode.PARAMETER in every else None
+    numbers = [constants[0] if c == microcode.PARAMETER else c for c in every]
+
+    def operand(o: microcode.Operand) -> tuple[int, int, int]:
+        return o.index + (microcode.REGISTERS if o.constant else 0), int(o.negate), int(o.absolute)
+
+    return (
+        np.array([(s.op, s.target, *operand(s.a), *operand(s.b), *operand(s.c)) for s in steps]),
+        np.array([c.exp for c in numbers], dtype=np.int64),
+        np.array([c.sig for c in numbers], dtype=np.uint64),
+        np.array([(c.neg, c.kind) for c in numbers], dtype=np.int64),
+        slope,
+    )
+
+
+def _parameter(value: np.float32) -> Constant:
+    p = wide.from_fp32(np.array([value], dtype=np.float32).view(np.uint32))
+    return Constant(int(p.neg[0]), int(p.exp[0]), int(p.sig[0]), 2 if p.nan[0] else int(p.inf[0]))
+
+
+def activated(
+    f: ActFunc,
+    x: NDArray[np.float32],
+    factor: np.float32,
+    offset: np.float32 | NDArray[np.float32],
+    parameter: np.float32 | None = None,
+) -> NDArray[np.float32]:
+    """The definition of `activate`, for arrays of any shape."""
     programs, constants = library()
 
     def wides(values: NDArray[np.float32]) -> wide.Wide:
@@ -406,10 +463,7 @@ def activate(
     argument = wide.fma(
         wides(x), wides(np.broadcast_to(factor, x.shape)), wides(np.broadcast_to(offset, x.shape))
     )
-    given = None
-    if parameter is not None:
-        p = wides(np.array([parameter], dtype=np.float32))
-        given = Constant(int(p.neg[0]), int(p.exp[0]), int(p.sig[0]), 2 if p.nan[0] else int(p.inf[0]))
+    given = None if parameter is None else _parameter(parameter)
     return wide.to_fp32(microcode.run(programs[f], constants, argument, given)).view(np.float32)
 
 

@@ -9,7 +9,7 @@ from models.elements import READABLE, WRITABLE
 from models.fault import Fault, legal
 from models.formats import DType
 from models.isa import AP_DIMS, AluOp, ErrorCode, Flag, Opcode, Space
-from models.operands import Memories
+from models.operands import Action, Memories
 
 U32 = NDArray[np.uint32]
 F32 = NDArray[np.float32]
@@ -66,7 +66,7 @@ def tree(op: AluOp, x: F32, lanes: int) -> F32:
 class GpsimdEngine(Memories):
     """Instructions about places rather than values: numbers of elements, masks, gathers, sums across partitions."""
 
-    def _gpsimd(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
+    def _gpsimd(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> Action:
         parts, flags, op0 = raw["parts"], raw["flags"], raw["op0"]
         legal(1 <= parts <= self.config.partitions)
         legal(flags & ~int(Flag.SATURATE) == 0 and raw["op1"] == 0)
@@ -81,28 +81,39 @@ class GpsimdEngine(Memories):
         dst = self._local(word, "dst", written)
         if opcode == Opcode.IOTA:
             legal(dst.dtype in WRITABLE)
-            pattern = self._numbers(word, dst)
-            self._addresses(dst)
-            number = affine(pattern, parts, raw["imm0"])
-            if dst.dtype not in WORDS:
-                number = cast.encode(dst.dtype, cast.decode(DType.INT32, number), saturate=saturate)
-            self._write(dst, parts, number)
-            return
+            return self._iota(dst, self._numbers(word, dst), raw, saturate=saturate)
         src = self._local(word, "src0", parts)
         if opcode == Opcode.LOCAL_GATHER:
-            self._gather(dst, src, self._local(word, "src1", parts), parts, saturate=saturate)
-            return
+            return self._gather(dst, src, self._local(word, "src1", parts), parts, saturate=saturate)
         legal(dst.size == src.size and dst.dtype in WRITABLE and src.dtype in READABLE)
         steps = self._numbers(word, dst) if opcode == Opcode.AFFINE_SELECT else None
-        self._addresses(dst)
-        value = cast.decode(src.dtype, self._read(src, parts))
-        if steps is not None:
-            number = affine(steps, parts, raw["imm0"])
-            rest = np.array([raw["imm1"]], dtype=np.uint32).view(np.float32)
-            value = np.where(compare_with_zero(AluOp(op0), number), value, rest)
-        else:
-            value = tree(AluOp(op0), value, self.config.partitions)[None, :]
-        self._write(dst, written, cast.encode(dst.dtype, value, saturate=saturate))
+        out, source = self._place(dst, written), self._place(src, parts)
+        rest = np.array([raw["imm1"]], dtype=np.uint32).view(np.float32)
+
+        def run() -> None:
+            value = source.numbers()
+            if steps is not None:
+                number = affine(steps, parts, raw["imm0"])
+                value = np.where(compare_with_zero(AluOp(op0), number), value, rest)
+            else:
+                value = tree(AluOp(op0), value, self.config.partitions)[None, :]
+            out.store(value, saturate=saturate)
+
+        return run
+
+    def _iota(
+        self, dst: AccessPattern, pattern: AccessPattern, raw: dict[str, int], *, saturate: bool
+    ) -> Action:
+        out = self._place(dst, raw["parts"])
+
+        def run() -> None:
+            number = affine(pattern, out.parts, raw["imm0"])
+            if dst.dtype in WORDS:
+                out.write(number)
+            else:
+                out.store(cast.decode(DType.INT32, number), saturate=saturate)
+
+        return run
 
     def _local(self, word: bytes, name: str, parts: int) -> AccessPattern:
         """A pattern in SBUF."""
@@ -122,19 +133,25 @@ class GpsimdEngine(Memories):
 
     def _gather(
         self, dst: AccessPattern, src: AccessPattern, index: AccessPattern, parts: int, *, saturate: bool
-    ) -> None:
+    ) -> Action:
         same = src.dtype == dst.dtype
         legal(same or (dst.dtype in WRITABLE and src.dtype in READABLE))
         legal(index.dtype in INDICES and index.size == dst.size and src.size <= MOST_GATHERED)
-        self._addresses(dst)
-        chosen = self._read(index, parts)
-        # element by element, in each the lowest lane first
-        bad = np.argwhere((chosen >= src.size).T)
-        if bad.size:
-            element, lane = bad[0]
-            raise Fault(ErrorCode.INDEX_RANGE, int(chosen[lane, element]))
-        bits = self._read(src, parts)
-        bits = np.take_along_axis(bits, chosen.astype(np.int64), axis=1)
-        if not same:
-            bits = cast.encode(dst.dtype, cast.decode(src.dtype, bits), saturate=saturate)
-        self._write(dst, parts, bits)
+        out, places = self._place(dst, parts), self._place(index, parts)
+
+        def run() -> None:
+            chosen = places.read()
+            # element by element, in each the lowest lane first
+            bad = np.argwhere((chosen >= src.size).T)
+            if bad.size:
+                element, lane = bad[0]
+                raise Fault(ErrorCode.INDEX_RANGE, int(chosen[lane, element]))
+            # an index out of range comes before a source that is
+            bits = self._place(src, parts).read()
+            bits = np.take_along_axis(bits, chosen.astype(np.int64), axis=1)
+            if same:
+                out.write(bits)
+            else:
+                out.store(cast.decode(src.dtype, bits), saturate=saturate)
+
+        return run

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp
+from models import fp
 from models.access import AccessPattern
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import AluOp, Flag, Opcode
-from models.operands import Memories
+from models.operands import Action, Memories
 
 F32 = NDArray[np.float32]
 
@@ -89,14 +89,12 @@ def _spread(squares: F32, excess: F32) -> F32:
 class Moments(Memories):
     """BN_STATS and BN_AGGR."""
 
-    def _moments(self, opcode: Opcode, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> None:
-        """Do one of MOMENTS. Raises Fault(ILLEGAL_FIELD) for sizes and types, and range faults."""
-        parts = raw["parts"]
+    def _moments(self, opcode: Opcode, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> Action:
+        """One of MOMENTS. Raises Fault(ILLEGAL_FIELD) for sizes and types, and range faults."""
+        parts, saturate = raw["parts"], bool(raw["flags"] & Flag.SATURATE)
         legal(1 <= src.size <= MOST[opcode] and dst.size == MOMENTS[opcode])
         legal(opcode == STATS or src.size % TRIPLE == 0)
         legal(dst.dtype in {*FLOATS, *INTS} and src.dtype in {*FLOATS, *INTS, DType.E8M0})
-        count = self._addresses(dst).size
-        x = cast.decode(src.dtype, self._read(src, parts))
-        result = (stats if opcode == STATS else aggregate)(x)
-        saturate = bool(raw["flags"] & Flag.SATURATE)
-        self._write(dst, parts, cast.encode(dst.dtype, result[:, :count], saturate=saturate))
+        out, a = self._place(dst, parts), self._place(src, parts)
+        of = stats if opcode == STATS else aggregate
+        return lambda: out.store(of(a.numbers()), saturate=saturate)

@@ -10,7 +10,7 @@ from models.access import AccessPattern
 from models.fault import legal
 from models.formats import DType
 from models.isa import MASK_FIELDS, Flag, Opcode
-from models.operands import Memories
+from models.operands import Action, Memories
 
 U32 = NDArray[np.uint32]
 
@@ -50,25 +50,29 @@ def transposed(x: U32, quadrant: int) -> U32:
 class Moves(Memories):
     """STREAM_SHUFFLE and LANE_TRANSPOSE."""
 
-    def _move(self, opcode: Opcode, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> None:
-        """Do one of MOVES. Raises Fault(ILLEGAL_FIELD) for sizes and masks, and range faults."""
+    def _move(self, opcode: Opcode, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> Action:
+        """One of MOVES. Raises Fault(ILLEGAL_FIELD) for sizes and masks, and range faults."""
         parts, quadrant = raw["parts"], self.config.quadrant
-        mask = mask_entries(raw["mask"], quadrant)
+        mask, saturate = mask_entries(raw["mask"], quadrant), bool(raw["flags"] & Flag.SATURATE)
         legal(parts % quadrant == 0 and dst.size == src.size)
         if opcode == Opcode.STREAM_SHUFFLE:
             legal(all(entry == STAYS or entry < quadrant for entry in mask))
         else:
             legal(src.size % quadrant == 0)
-        count = self._addresses(dst).size
-        bits, written = self._read(src, parts), None
-        if opcode == Opcode.STREAM_SHUFFLE:
-            bits, rows = shuffled(bits, mask)
-            written = np.broadcast_to(rows[:, None], bits.shape)
-        else:
-            bits = transposed(bits, quadrant)[:, :count]
-        if src.dtype != dst.dtype:
-            bits = _cast(dst.dtype, src.dtype, bits, saturate=bool(raw["flags"] & Flag.SATURATE))
-        self._write(dst, parts, bits, where=written)
+        out, a = self._place(dst, parts), self._place(src, parts)
+
+        def run() -> None:
+            bits, written = a.read(), None
+            if opcode == Opcode.STREAM_SHUFFLE:
+                bits, rows = shuffled(bits, mask)
+                written = np.broadcast_to(rows[:, None], bits.shape)
+            else:
+                bits = transposed(bits, quadrant)
+            if src.dtype != dst.dtype:
+                bits = _cast(dst.dtype, src.dtype, bits, saturate=saturate)
+            out.write(bits, where=written)
+
+        return run
 
 
 def _cast(to: DType, source: DType, bits: U32, *, saturate: bool) -> U32:

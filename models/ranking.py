@@ -10,7 +10,7 @@ from models.access import AccessPattern
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import Flag, Opcode
-from models.operands import Memories
+from models.operands import Action, Memories
 
 F32 = NDArray[np.float32]
 
@@ -65,8 +65,8 @@ class Ranking(Memories):
 
     def _rank(
         self, opcode: Opcode, word: bytes, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]
-    ) -> None:
-        """Do one of RANKS. Raises Fault(ILLEGAL_FIELD) for sizes and types, and range faults."""
+    ) -> Action:
+        """One of RANKS. Raises Fault(ILLEGAL_FIELD) for sizes and types, and range faults."""
         parts = raw["parts"]
         given = self._pattern(word, "src1", parts) if opcode in GIVEN else None
         readable = {*FLOATS, *INTS, DType.E8M0}
@@ -74,15 +74,20 @@ class Ranking(Memories):
         legal(given is None or (given.size == EIGHT and given.dtype in readable))
         legal(dst.dtype in (INDEXES if opcode == Opcode.FIND_INDEX8 else {*FLOATS, *INTS}))
         legal(src.dtype in readable)
-        count = self._addresses(dst).size
-        x = cast.decode(src.dtype, self._read(src, parts))
-        if given is None:
-            result = largest(x)
-        else:
-            at = matches(x, cast.decode(given.dtype, self._read(given, parts)))
-            result = _numbers(at, raw) if opcode == Opcode.FIND_INDEX8 else _replaced(x, at, raw)
+        out, source = self._place(dst, parts), self._place(src, parts)
+        values = self._place(given, parts) if given is not None else None
         saturate = bool(raw["flags"] & Flag.SATURATE)
-        self._write(dst, parts, cast.encode(dst.dtype, result[:, :count], saturate=saturate))
+
+        def run() -> None:
+            x = source.numbers()
+            if values is None:
+                result = largest(x)
+            else:
+                at = matches(x, values.numbers())
+                result = _numbers(at, raw) if opcode == Opcode.FIND_INDEX8 else _replaced(x, at, raw)
+            out.store(result, saturate=saturate)
+
+        return run
 
 
 def _numbers(at: NDArray[np.int64], raw: dict[str, Any]) -> F32:

@@ -3,19 +3,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models import cast, fp, functions
+from models import fp, functions
 from models.elements import READABLE, WRITABLE
 from models.fault import legal
 from models.formats import DType
 from models.functions import ActFunc
 from models.isa import AluOp, Flag, Opcode
-from models.operands import Memories
+from models.operands import Action, Memories
 
 SCALAR_OPS = {
     Opcode.ACTIVATE: int(Flag.SATURATE | Flag.SRC1_SCALAR | Flag.ACCUMULATE | Flag.FRESH),
     Opcode.READ_ACCUMULATOR: int(Flag.SATURATE | Flag.NEGATE),
 }
 """The scalar engine's own opcodes, and the flags that each may have."""
+FUNCTIONS = frozenset(ActFunc)
 
 
 class ScalarEngine(Memories):
@@ -26,45 +27,58 @@ class ScalarEngine(Memories):
 
     scalar_accumulators: NDArray[np.float32]
 
-    def _scalar(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> None:
-        """Run one instruction. Raises Fault(ILLEGAL_FIELD), or one of the range faults, before anything is written."""
+    def _scalar(self, opcode: Opcode, word: bytes, raw: dict[str, int]) -> Action:
+        """One instruction. Raises Fault(ILLEGAL_FIELD), or one of the range faults."""
         legal(1 <= raw["parts"] <= self.config.partitions)
         flags = raw["flags"]
         legal(flags & ~SCALAR_OPS[opcode] == 0)
         legal(not flags & Flag.FRESH or bool(flags & Flag.ACCUMULATE))
         if opcode == Opcode.ACTIVATE:
-            self._activate(word, raw)
-        else:
-            self._read_accumulator(word, raw)
+            return self._activate(word, raw)
+        return self._read_accumulator(word, raw)
 
-    def _activate(self, word: bytes, raw: dict[str, int]) -> None:
+    def _activate(self, word: bytes, raw: dict[str, int]) -> Action:
         parts, flags = raw["parts"], raw["flags"]
-        legal(raw["op0"] in list(ActFunc))
+        legal(raw["op0"] in FUNCTIONS)
         dst, src = self._pattern(word, "dst", parts), self._pattern(word, "src0", parts)
         legal(dst.size == src.size and dst.dtype in WRITABLE and src.dtype in READABLE)
         scale, bias = np.array([raw["imm0"], raw["imm1"]], dtype=np.uint32).view(np.float32)
         f = ActFunc(raw["op0"])
         # a function whose parameter is imm1 has no other bias than src1's
-        offset = np.full((parts, 1), np.float32(-0.0) if f in functions.SLOPED else bias)
+        sloped = f in functions.SLOPED
+        offset = np.float32(-0.0) if sloped else bias
+        parameter = bias if sloped else None
+        pattern = None
         if flags & Flag.SRC1_SCALAR:
             pattern = self._pattern(word, "src1", parts)
             legal(pattern.size == 1 and pattern.dtype == DType.FP32)
-            offset = self._read(pattern, parts).view(np.float32)
-        self._addresses(dst)
-        x = cast.decode(src.dtype, self._read(src, parts))
-        result = functions.activate(f, x, scale, offset, bias if f in functions.SLOPED else None)
-        if flags & Flag.ACCUMULATE:
-            sums = self.scalar_accumulators[:parts]
-            if flags & Flag.FRESH:
-                sums[:] = fp.identity(AluOp.ADD)
-            fp.accumulate(AluOp.ADD, result, sums)
-        self._write(dst, parts, cast.encode(dst.dtype, result, saturate=bool(flags & Flag.SATURATE)))
+        # of operands that are not there, src1's fault comes first
+        biases = self._place(pattern, parts) if pattern is not None else None
+        out, source = self._place(dst, parts), self._place(src, parts)
+        saturate, sums = bool(flags & Flag.SATURATE), bool(flags & Flag.ACCUMULATE)
+        fresh = bool(flags & Flag.FRESH)
 
-    def _read_accumulator(self, word: bytes, raw: dict[str, int]) -> None:
+        def run() -> None:
+            added = offset if biases is None else biases.read().view(np.float32)
+            result = functions.activate(f, source.numbers(), scale, added, parameter)
+            if sums:
+                partials = self.scalar_accumulators[:parts]
+                if fresh:
+                    partials[:] = fp.identity(AluOp.ADD)
+                fp.accumulate(AluOp.ADD, result, partials)
+            out.store(result, saturate=saturate)
+
+        return run
+
+    def _read_accumulator(self, word: bytes, raw: dict[str, int]) -> Action:
         parts, flags = raw["parts"], raw["flags"]
         legal(raw["op0"] == AluOp.ADD and raw["op1"] == 0)
         dst = self._pattern(word, "dst", parts)
         legal(dst.dtype in WRITABLE and dst.size == 1)
-        value = fp.reduce(AluOp.ADD, self.scalar_accumulators[:parts])[:, None]
-        value = -value if flags & Flag.NEGATE else value
-        self._write(dst, parts, cast.encode(dst.dtype, value, saturate=bool(flags & Flag.SATURATE)))
+        out = self._place(dst, parts)
+
+        def run() -> None:
+            value = fp.reduce(AluOp.ADD, self.scalar_accumulators[:parts])[:, None]
+            out.store(-value if flags & Flag.NEGATE else value, saturate=bool(flags & Flag.SATURATE))
+
+        return run

@@ -12,7 +12,7 @@ from models.config import ChipConfig
 from models.fault import legal
 from models.formats import FLOATS, INTS, DType
 from models.isa import AluOp, Flag, Opcode, StateOp
-from models.operands import Memories
+from models.operands import Action, Memories
 
 U32 = NDArray[np.uint32]
 
@@ -76,52 +76,61 @@ class Random(Memories):
     config: ChipConfig
     random: U32
 
-    def _randoms(self, opcode: Opcode, word: bytes, dst: AccessPattern, raw: dict[str, int]) -> None:
-        """Do one of RANDOMS. Raises Fault(ILLEGAL_FIELD) for fields, sizes and types, and range faults."""
-        parts = raw["parts"]
+    def _randoms(self, opcode: Opcode, word: bytes, dst: AccessPattern, raw: dict[str, int]) -> Action:
+        """One of RANDOMS. Raises Fault(ILLEGAL_FIELD) for fields, sizes and types, and range faults."""
+        parts, saturate = raw["parts"], bool(raw["flags"] & Flag.SATURATE)
         if opcode == Opcode.RANDOM:
-            self._fill(dst, raw)
-            return
+            return self._fill(dst, raw)
         src = self._pattern(word, "src0", parts)
         if opcode == Opcode.RANDOM_STATE:
-            self._state(dst, src, raw)
-            return
+            return self._state(dst, src, raw)
         legal(raw["imm0"] <= ALL and dst.size == src.size)
         legal(dst.dtype in {*FLOATS, *INTS} and src.dtype in {*FLOATS, *INTS, DType.E8M0})
-        count = self._addresses(dst).size
-        bits = self._read(src, parts)[:, :count]
-        if src.dtype != dst.dtype:
-            saturate = bool(raw["flags"] & Flag.SATURATE)
-            bits = cast.encode(dst.dtype, cast.decode(src.dtype, bits), saturate=saturate)
-        words = draw(self.random[:parts], bits.shape[1])
-        self._write(dst, parts, np.where(words < threshold(raw["imm0"]), np.uint32(0), bits))
+        out, a, least = self._place(dst, parts), self._place(src, parts), threshold(raw["imm0"])
 
-    def _fill(self, dst: AccessPattern, raw: dict[str, int]) -> None:
-        parts, bits = raw["parts"], raw["axes"]
+        def run() -> None:
+            bits = a.read()
+            if src.dtype != dst.dtype:
+                bits = cast.encode(dst.dtype, cast.decode(src.dtype, bits), saturate=saturate)
+            words = draw(self.random[:parts], bits.shape[1])
+            out.write(np.where(words < least, np.uint32(0), bits))
+
+        return run
+
+    def _fill(self, dst: AccessPattern, raw: dict[str, int]) -> Action:
+        parts, bits, saturate = raw["parts"], raw["axes"], bool(raw["flags"] & Flag.SATURATE)
         whole = dst.dtype in INTS
         legal(dst.dtype in {*FLOATS, *INTS} and bits <= (0 if whole else FRACTION))
         legal(not whole or (raw["op0"] == 0 and raw["op1"] == 0))
-        words = draw(self.random[:parts], self._addresses(dst).size)
-        if not whole:
-            kept = np.uint32(((1 << bits) - 1) << (FRACTION - bits))
-            number = cast.decode(DType.UINT32, words >> np.uint32(32 - FRACTION) & kept)
-            imm0, imm1 = (np.full((1, 1), raw[k], dtype=np.uint32).view(np.float32) for k in ("imm0", "imm1"))
-            result = fp.alu(AluOp(raw["op1"]), fp.alu(AluOp(raw["op0"]), number, imm0), imm1)
-            words = cast.encode(dst.dtype, result, saturate=bool(raw["flags"] & Flag.SATURATE))
-        self._write(dst, parts, words)
+        out, kept = self._place(dst, parts), np.uint32(((1 << bits) - 1) << (FRACTION - bits))
+        op0, op1 = AluOp(raw["op0"]), AluOp(raw["op1"])
+        imm0, imm1 = (np.full((1, 1), raw[k], dtype=np.uint32).view(np.float32) for k in ("imm0", "imm1"))
 
-    def _state(self, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> None:
+        def run() -> None:
+            words = draw(self.random[:parts], dst.size)
+            if not whole:
+                number = cast.decode(DType.UINT32, words >> np.uint32(32 - FRACTION) & kept)
+                result = fp.alu(op1, fp.alu(op0, number, imm0), imm1)
+                words = cast.encode(dst.dtype, result, saturate=saturate)
+            out.write(words)
+
+        return run
+
+    def _state(self, dst: AccessPattern, src: AccessPattern, raw: dict[str, int]) -> Action:
         parts, op = raw["parts"], raw["op0"]
         legal(op in list(StateOp) and raw["op1"] == 0)
         for ap, wanted in ((dst, StateOp.STORE), (src, StateOp.LOAD)):
             legal(ap.size == (WORDS if op == wanted else 0))
             legal(op != wanted or ap.dtype in STATE_TYPES)
-        state = self.random[:parts]
-        if op == StateOp.SEED:
-            self._addresses(dst)
-            state[:] = seeded(raw["imm0"], self.config.partitions)[:parts]
-        elif op == StateOp.LOAD:
-            self._addresses(dst)
-            state[:] = self._read(src, parts)
-        else:
-            self._write(dst, parts, state[:, : self._addresses(dst).size])
+        out, a = self._place(dst, parts), self._place(src, parts)
+
+        def run() -> None:
+            state = self.random[:parts]
+            if op == StateOp.SEED:
+                state[:] = seeded(raw["imm0"], self.config.partitions)[:parts]
+            elif op == StateOp.LOAD:
+                state[:] = a.read()
+            else:
+                out.write(state)
+
+        return run

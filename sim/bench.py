@@ -1,6 +1,7 @@
 """`make bench`: speed and size figures, each with the target it is held against; printed as a table and written to build/bench.json."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,15 +16,27 @@ from rich.table import Table
 
 from models import array, cast
 from models import config as configs
+from models.config import ChipConfig
 from models.formats import DType
 from models.image import Image
+from models.machine import Machine
 from models.program import Program
 from sim import probe
 from sim.attention_job import run_attention
 from sim.main_job import run_digits
 from sim.run import run_image
 from sim.verilated import VerilatedChip
-from sim.workloads import digits, gemm, mlp
+from sim.workloads import (
+    conv,
+    conv_shape,
+    digits,
+    gemm,
+    mlp,
+    train,
+    train_shape,
+    transformer,
+    transformer_shape,
+)
 from sim.workloads.attention_shape import Options
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +46,9 @@ SEQUENCE = 1024
 """Positions of the attention that is measured; mini has room for 2,560."""
 REPEATS = 8
 """Runs of which the fastest counts: what else the machine does only ever slows one down."""
+
+TRAINED = 20
+"""Steps of training that are timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +155,47 @@ def speed_figures() -> list[Figure]:
     ]
 
 
+def jobs(config: ChipConfig) -> dict[str, Image]:
+    """The workloads' images: a few steps of training, which cost what each of many does, the others whole."""
+    data = mlp.digits()
+    network = conv_shape.default(config, None)
+    return {
+        "train": train.build(config, data, train_shape.Options(steps=TRAINED)).image,
+        "transformer": transformer.build(config, transformer_shape.Options()).image,
+        "conv": conv.build(config, network, conv.draw(network, SEED)).image,
+        "digits": digits.build(config, mlp.trained(data), data.x, "mxfp8").image,
+    }
+
+
+def functional_speed(config: ChipConfig, image: Image) -> tuple[float, float]:
+    """(seconds of the functional model, of the RTL in process) for the same image; outputs compared."""
+    best = math.inf
+    for _ in range(REPEATS):
+        machine = Machine(config)
+        machine.load(image)
+        start = time.perf_counter()
+        machine.run()
+        best = min(best, time.perf_counter() - start)
+    done = run_image(config, image)
+    if machine.outputs(image).segments != done.outputs.segments:
+        raise RuntimeError(f"outputs on {config.name} are not those of the functional model")
+    return best, done.seconds
+
+
+def functional_figures(name: str) -> list[Figure]:
+    """How many times faster the functional model runs a workload than the RTL in process."""
+    config = configs.find(name)
+    out = []
+    for job, image in jobs(config).items():
+        model, rtl = functional_speed(config, image)
+        label = f"functional model / RTL in process, {job} on {name}"
+        if job == "train":
+            out.append(at_least(label, rtl / model, "", 50))
+        else:
+            out.append(Figure(label, rtl / model, "", "-", True))
+    return out
+
+
 def loop_cycles(body: int) -> float:
     """Cycles of a turn of a loop of `body` NOPs, an addition and a branch on nano, memory answering after 20 cycles."""
     cfg = configs.find("nano")
@@ -216,12 +273,14 @@ def run_bench_suite(console: Console, *, quick: bool = False) -> bool:
     parts: list[tuple[str, Callable[[], list[Figure]]]] = [
         ("golden model", model_figures),
         ("simulation speed", speed_figures),
+        ("functional model", lambda: functional_figures("mini")),
         ("GEMM", gemm_figures),
         ("loops", loop_figures),
         ("attention", lambda: attention_figures(console)),
         ("digits", lambda: digits_figures(console)),
     ]
     if not quick:
+        parts.append(("functional model, a larger chip", lambda: functional_figures("small")))
         parts.append(("full-size netlist", netlist_figures))
     figures: list[Figure] = []
     for name, measure in parts:

@@ -27,8 +27,7 @@ OTHERS = tuple(o for o in GPSIMD_OPS if o != Opcode.LOCAL_GATHER)
 
 def run(core: Core, word: bytes) -> None:
     """One instruction on the model."""
-    raw = encoding.raw_fields(word)
-    core._gpsimd(Opcode(raw["opcode"]), word, raw)
+    core.execute(Engine.GPSIMD, word)
 
 
 class Bench:

@@ -4,7 +4,7 @@ import random
 
 from models import encoding
 from models.fault import Fault
-from models.isa import Opcode
+from models.isa import Engine, Opcode
 from rtl.access.size import LATENCY
 from rtl.gpsimd.front import GpsimdFront
 from rtl.tiles import TileLibrary
@@ -35,7 +35,7 @@ def test_legal_or_not_as_the_model_says():
             raw = encoding.raw_fields(word)
             opcode = Opcode(raw["opcode"])
             try:
-                judge._gpsimd(opcode, word, raw)
+                judge.execute(Engine.GPSIMD, word)
                 raise AssertionError("no access")
             except LegalError:
                 want = 1

@@ -85,8 +85,7 @@ def used_aps(word: bytes) -> list[str]:
 
 def run(core: Core, word: bytes) -> None:
     """One instruction on a model core. Raises Fault."""
-    raw = encoding.raw_fields(word)
-    core._scalar(Opcode(raw["opcode"]), word, raw)
+    core.execute(Engine.SCALAR, word)
 
 
 def illegal(word: bytes) -> bytes:

@@ -158,8 +158,7 @@ class Harness:
         self.updates += 1
 
     def execute(self, word: bytes) -> None:
-        raw = encoding.raw_fields(word)
-        self.core._execute(Engine.TENSOR, Opcode(raw["opcode"]), word, raw)
+        self.core.execute(Engine.TENSOR, word)
 
     async def finish(self, most: int = 30000) -> None:
         for _ in range(most):

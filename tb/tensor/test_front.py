@@ -67,7 +67,7 @@ def test_double_rows(name):
             word = encode(_instruction(random, opcode))
             raw = raw_fields(word)
             try:
-                core._execute(Engine.TENSOR, opcode, word, raw)
+                core.execute(Engine.TENSOR, word)
                 want = True
             except Fault:
                 want = False

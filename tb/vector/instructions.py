@@ -11,11 +11,12 @@ from models.elements import ALU_OPS, COPIES, DIVIDES, NO_OP0, NO_OP1, NO_SOURCE,
 from models.fault import Fault
 from models.formats import FLOATS, PACKED, DType, MxRule, dtype_bytes
 from models.fp import COMPARISONS, IDENTITY
-from models.isa import AluOp, ErrorCode, Flag, Opcode, Space
+from models.isa import AluOp, Engine, ErrorCode, Flag, Opcode, Space
 from models.machine import Core, Machine
 from models.moments import MOMENTS
 from models.moves import MOVES, STAYS, mask_field
 from models.mx import MX_OPS
+from models.operands import Place
 from models.ranking import EIGHT, GIVEN, INDEXES, LISTED, RANKS
 from models.xorwow import RANDOMS
 from tb.vector import moments, randoms
@@ -43,8 +44,47 @@ class LegalError(Exception):
 class Judge(Core):
     """Stops where the field checks end."""
 
-    def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
+    def _place(self, ap: AccessPattern, parts: int, *, scale: bool = False) -> Place:
         raise LegalError
+
+
+class PartialPlace(Place):
+    """The first `kept` elements of a pattern, whatever the others are, one by one."""
+
+    def __init__(self, memory: NDArray[np.uint8], ap: AccessPattern, parts: int, kept: int):
+        self.ap, self.parts, self.dtype, self.distinct = ap, parts, ap.dtype, False
+        self.at, self.rows = ap.addresses()[:kept], np.arange(ap.part, ap.part + parts)
+        self.size, self.memory = self.at.size, memory
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.unsignedinteger]:
+        width = dtype_bytes(self.dtype)
+        raw = self.memory[rows[:, None, None], self.at[:, None] + np.arange(width)]
+        return raw.view(f"<u{width}").reshape(rows.size, self.size)
+
+    def put(self, rows: NDArray[np.int64], raw: NDArray[np.unsignedinteger]) -> None:
+        for n in range(self.size):
+            self._set(rows, n, raw[:, n])
+
+    def _set(self, rows: NDArray[np.int64], n: int, raw: NDArray[np.unsignedinteger]) -> None:
+        width = dtype_bytes(self.dtype)
+        at = self.at[n] + np.arange(width)
+        self.memory[rows[:, None], at] = raw.astype(f"<u{width}")[:, None].view(np.uint8).reshape(-1, width)
+
+    def words(self) -> NDArray[np.unsignedinteger]:
+        return self.take(self.rows)
+
+    look = words
+
+    def read(self) -> NDArray[np.uint32]:
+        return self.words().astype(np.uint32)
+
+    def write(self, raw: NDArray[np.uint32], *, where: NDArray[np.bool_] | None = None) -> None:
+        for n in range(self.size):
+            lanes = np.arange(self.parts) if where is None else np.flatnonzero(where[:, n])
+            self._set(self.rows[lanes], n, raw[lanes, n])
+
+    def fill(self, raw: NDArray[np.uint32]) -> None:
+        self.write(np.broadcast_to(raw, (self.parts, self.size)))
 
 
 class Prefix(Core):
@@ -62,14 +102,18 @@ class Prefix(Core):
         ap = self._named[name] = super()._pattern(word, name, parts, scale=scale)
         return ap
 
-    def _addresses(self, ap: AccessPattern) -> NDArray[np.int64]:
+    def execute(self, engine: Engine, word: bytes) -> None:
+        # what was found for another limit is of no use
+        self._bodies.clear()
+        super().execute(engine, word)
+
+    def _place(self, ap: AccessPattern, parts: int, *, scale: bool = False) -> Place:
         # a destination in place has its source's pattern, but is another object
         name = next(n for n, named in self._named.items() if named is ap)
-        if name in self.whole:
-            return ap.addresses()
-        group = max(1, ap.size // self.results)
         block = self.block if name == "src0" else 1
-        return ap.addresses()[: -(-self.limit // block) * block * group]
+        group = max(1, ap.size // self.results)
+        kept = ap.size if name in self.whole else -(-self.limit // block) * block * group
+        return PartialPlace(self._space(ap.space), ap, parts, kept)
 
 
 def new_core(kind: type[Core] = Core) -> Core:
@@ -105,7 +149,7 @@ def execute(core: Core, word: bytes) -> Fault | None:
     if raw["flags"] & ~allowed_flags(Opcode(raw["opcode"])):
         return Fault(ErrorCode.ILLEGAL_FIELD)
     try:
-        core._vector(Opcode(raw["opcode"]), word, raw)
+        core.execute(Engine.VECTOR, word)
     except Fault as fault:
         return fault
     return None
