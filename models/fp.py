@@ -134,11 +134,12 @@ def accumulate(op: AluOp, x: F32, partials: F32) -> None:
     """Element i of x's last axis, [..., N], goes to partial i mod PARTIALS, [..., PARTIALS], in place: p = x_i op p."""
     whole = x.shape[-1] // PARTIALS
     if whole > 1 and op in _SUMS:
-        # rounds come first, so that NumPy goes from one to the next (models.array's `_products` says why)
+        # rounds come first, so that NumPy goes from one to the next (models.array's `_products` says why), and not from
+        # an initial +0 of its own, which sums of -0 alone would feel
         rounds = x[..., : whole * PARTIALS].reshape(-1, whole, PARTIALS).transpose(1, 0, 2)
         chain = np.concatenate([partials.reshape(1, -1, PARTIALS), rounds])
         with np.errstate(all="ignore"):
-            partials[...] = canonical(_SUMS[op].reduce(chain, axis=0)).reshape(partials.shape)
+            partials[...] = canonical(_SUMS[op].reduce(chain, axis=0, initial=None)).reshape(partials.shape)
         x = x[..., whole * PARTIALS :]
     for k in range(0, x.shape[-1], PARTIALS):
         part = x[..., k : k + PARTIALS]

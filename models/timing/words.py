@@ -31,6 +31,10 @@ class Word:
     cycles: int = 0
 
 
+NO_RESULTS = (Opcode.LOAD_STATIONARY, Opcode.RANDOM_STATE)
+"""Opcodes that may do something although they write nothing."""
+
+
 class Words:
     """Decodes words, each different one once."""
 
@@ -73,7 +77,7 @@ class Words:
             instr = encoding.decode(bytes([opcode]) + bytes(15) + body)
             if opcode == Opcode.MATMUL and instr.aps["src0"].size > self.config.psum.bank_bytes // 4:
                 raise ValueError(f"MATMUL has {instr.aps['src0'].size} columns, more than a PSUM bank")
-            if opcode != Opcode.LOAD_STATIONARY and instr.aps["dst"].size == 0:
+            if opcode not in NO_RESULTS and instr.aps["dst"].size == 0:
                 return instr, cost.EMPTY
             return instr, cost.alone(self.config, instr, engine)
         except KeyError as e:

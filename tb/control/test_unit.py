@@ -372,8 +372,8 @@ class Headers(Core):
             self.chip.memory[base : base + len(words)] = list(words)
             self.engines[e].base, self.engines[e].running = base, True
 
-    def _execute(self, engine, opcode, word, raw):
-        pass
+    def _action(self, engine, opcode, word, raw):
+        return lambda: None
 
     def _fetch(self, state):
         engine = next(e for e in Engine if self.engines[e] is state)

@@ -174,3 +174,18 @@ def test_comparisons_and_logic(op, a, b, want):
     got = fp.alu(op, np.array([a], dtype=np.float32), np.array([b], dtype=np.float32))
     assert got.dtype == np.float32
     assert got.view(np.uint32)[0] == np.float32(want).view(np.uint32)
+
+
+@pytest.mark.parametrize("op", [AluOp.ADD, AluOp.MUL])
+@pytest.mark.parametrize("n", [1, 4, 7, 8, 9, 40])
+def test_sums_of_zeros_keep_their_sign(op, n):
+    """Many elements at once give what one round after the other gives: signs of zeros too."""
+    for values in ([-0.0], [0.0, -0.0], [-0.0, -0.0, -0.0, 0.0], [-1.0, -0.0, 1.0]):
+        x = np.resize(np.array(values, dtype=np.float32), (3, n))
+        at_once = np.full((3, fp.PARTIALS), fp.identity(op))
+        one_by_one = at_once.copy()
+        fp.accumulate(op, x, at_once)
+        for k in range(n):
+            lane = one_by_one[:, k % fp.PARTIALS]
+            lane[...] = fp.alu(op, x[:, k], lane)
+        assert np.array_equal(at_once.view(np.uint32), one_by_one.view(np.uint32))

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from models.config import find
+from models.config import TensorConfig, find
+from models.formats import MAC_CLASSES
 from models.image import Image
 from sim.fuzz import check as checks
 from sim.fuzz.check import check, program
@@ -54,6 +55,15 @@ def test_many_illegal_programs(batch):
 @pytest.mark.regress
 def test_programs_on_mini():
     run(40, 60, config=find("mini"))
+
+
+@pytest.mark.regress
+def test_programs_with_fp32_and_double_rows():
+    """A tensor engine that has every format."""
+    tensor = TensorConfig(
+        formats=tuple(sorted(frozenset().union(*MAC_CLASSES))), double_row=NANO.tensor.double_row
+    )
+    run(40, 60, config=dataclasses.replace(NANO, name="nano-all", tensor=tensor))
 
 
 def test_a_wrong_word_is_found(monkeypatch):
