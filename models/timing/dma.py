@@ -9,7 +9,7 @@ from models.isa import Engine, Space
 from models.timing.banks import Banks, Side
 from models.timing.busy import Busy
 from models.timing.clock import ACT, CHOOSE, Clock
-from models.timing.memory import PAGE, Memory, ReadPort
+from models.timing.memory import PAGE, Memory, ReadPort, Write
 from models.timing.semaphores import Semaphores
 from models.timing.words import Word
 
@@ -22,6 +22,8 @@ HELD = 17
 """Beats between their source and the aligner: the queue, and one in the register slice."""
 ROW_READ = 3
 """Cycles from a row read to its answer."""
+SLICE = 2
+"""Beats in the register slice before the crossbar."""
 AHEAD = 8
 """Cycles by which beats may be worked out before their time."""
 Taken = Callable[[], None]
@@ -78,7 +80,8 @@ class Dma:
     def __init__(self, clock: Clock, memory: Memory, semaphores: Semaphores, port: ReadPort, banks: Banks):
         self.clock, self.memory, self.semaphores, self.port = clock, memory, semaphores, port
         self.banks = banks
-        self._flows: deque[Iterator[int]] = deque()
+        self._flows: deque[Iterator[int | None]] = deque()
+        self._number = memory.ports.index(port)
         self.busy, self.sync = Busy(), Busy()
         self.bytes = 0
         self._offers: list[_Offer] = []
@@ -94,9 +97,10 @@ class Dma:
         self._waiting: deque[_Chunk] = deque()
         # cycles in which the latest beats left for the aligner
         self._consumed: deque[int] = deque(maxlen=HELD)
+        self._target: _RowTarget | _MemoryTarget | None = None
         self._asked = self._align_last = self._target_last = self._end = 0
         self._write_channel, self._write_done = 0, 0
-        self._blocked = False
+        self._blocked = self._held = False
 
     # --- instructions ----------------------------------------------------------------------------------------
     def offer(self, engine: Engine, word: Word, taken: Taken, done: Done) -> None:
@@ -189,7 +193,13 @@ class Dma:
     def _target_next(self) -> None:
         """The target takes the oldest chunk that waits, once it has done with the one before."""
         if self._waiting and len(self._targeted) == self._flowed:
-            self._targeted.append(max(self._waiting[0].given + QUEUE, self._target_last))
+            chunk, taken = self._waiting[0], max(self._waiting[0].given + QUEUE, self._target_last)
+            self._targeted.append(taken)
+            self._target = (
+                _MemoryTarget(self, chunk, taken)
+                if chunk.target.space is None
+                else _RowTarget(self.banks.writes[chunk.target.space], chunk, taken)
+            )
             if self._blocked:
                 self._blocked = False
                 self.clock.at(max(self.clock.now, self._targeted[-1] + 1), ACT, self._give)
@@ -201,29 +211,36 @@ class Dma:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Beats up to now; the rest when its time has come, because what else is in its banks then is not known before."""
+        """Beats up to now; the rest when its time has come, because what else is in its banks then is not known before.
+
+        A flow gives None where it waits for its turn at a channel; `_turn` goes on then."""
         while self._flows:
             for cycle in self._flows[0]:
+                if cycle is None:
+                    self._held = True
+                    return
                 if cycle > self.clock.now + AHEAD:
                     self.clock.at(cycle, ACT, self._go_on)
                     return
             self._flows.popleft()
 
-    def _flow(self, chunk: _Chunk, first: int, ends: Callable[[int], None]) -> Iterator[int]:
+    def _turn(self) -> None:
+        """It is the turn of a burst at its channel."""
+        if self._held:
+            self._held = False
+            self._go_on()
+
+    def _flow(self, chunk: _Chunk, first: int, ends: Callable[[int], None]) -> Iterator[int | None]:
         """Beats from `first` on (at the crossbar, or asked for on the core) through aligner and target. Gives where it has come to."""
         ins, outs = _beats(chunk.source.offset, chunk.bytes), _beats(chunk.target.offset, chunk.bytes)
         prime = chunk.target.offset % BEAT < chunk.source.offset % BEAT
-        source_space, target_space = chunk.source.space, chunk.target.space
+        source_space = chunk.source.space
         reads = self.banks.reads[source_space] if source_space is not None else None
         way = 1 + QUEUE if reads is None else ROW_READ + QUEUE
         there = chunk.given + QUEUE
         free = max(there, self._align_last) + 1
-        taken = self._targeted[self._flowed]
-        target = (
-            _MemoryTarget(self, chunk, taken)
-            if target_space is None
-            else _RowTarget(self.banks.writes[target_space], chunk, taken)
-        )
+        target = self._target
+        assert target is not None
         consumed, used, last = self._consumed, 0, 0
         at = max(first, self._asked) - 1 if reads is not None else first - 1
 
@@ -247,11 +264,15 @@ class Dma:
             fresh = used < ins
             if fresh:
                 free = max(free, arrive())
+            while target.full:
+                yield None
             last = target.beat(free)
             if fresh:
                 consumed.append(last)
             free = last + 1
             yield last
+        while not target.open:
+            yield None
         self._flowed += 1
         self._waiting.popleft()
         self._align_last = self._target_last = last
@@ -265,6 +286,8 @@ class Dma:
 
 class _RowTarget:
     """A chunk's beats go to a partition of SBUF or PSUM."""
+
+    open, full = True, False
 
     def __init__(self, writes: Side, chunk: _Chunk, taken: int):
         self.writes, self.beat_number = writes, chunk.target.offset // BEAT
@@ -287,26 +310,49 @@ class _MemoryTarget:
     def __init__(self, dma: Dma, chunk: _Chunk, taken: int):
         memory = dma.memory
         self.dma, number = dma, memory.channel(chunk.target.offset)
-        self.channel = memory.channels[number]
+        self.writes = memory.channels[number].writes
         address = taken + 2
         if number != dma._write_channel:
             address = max(address, dma._write_done + 1)
             dma._write_channel = number
-        # the order of the data passes a queue
-        self.open = max(address + QUEUE, self.channel.write_free)
         self.place = taken + 2
         self.sent = [0, 0]
+        # beats in the register slice before their burst's turn
+        self.early: list[int] = []
+        self.write = Write(dma._number, self._opened)
+        self.writes.request(address, self.write)
+
+    @property
+    def open(self) -> bool:
+        """It is this burst's turn at its channel."""
+        return self.write.open is not None
+
+    @property
+    def full(self) -> bool:
+        """The slice takes no beat before that turn."""
+        return not self.open and len(self.early) == SLICE
+
+    def _opened(self) -> None:
+        for cycle in self.early:
+            self._send(cycle)
+        self.dma._turn()
+
+    def _send(self, cycle: int) -> None:
+        assert self.write.open is not None
+        self.sent = [self.sent[-1], max(self.write.open, cycle + 1)]
+        self.write.open = self.sent[-1] + 1
 
     def beat(self, cycle: int) -> int:
         """A beat offered from `cycle` on; the cycle in which the slice takes it."""
-        cycle = max(cycle, self.place, self.sent[-2] + 1)
-        self.open = max(self.open, cycle + 1)
-        self.sent = [self.sent[-1], self.open]
-        self.open += 1
-        self.channel.write_free = self.open
+        cycle = max(cycle, self.place, self.sent[-SLICE] + 1)
+        if self.open:
+            self._send(cycle)
+        else:
+            self.early.append(cycle)
         return cycle
 
     def answered(self) -> int:
         """The cycle in which its answer has been counted."""
+        self.writes.over(self.sent[-1])
         self.dma._write_done = self.sent[-1] + self.dma.memory.latency
         return self.dma._write_done + 2
