@@ -55,7 +55,8 @@ class AxiLiteSlave(ClockedTile):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         bus, req, rsp = self.bus, self.req, self.rsp
-        wrote_last, writes = Signal(), Signal()
+        wrote_last = Signal()
+        writes = Signal()
         can_write, can_read = bus.awvalid & bus.wvalid, bus.arvalid
         answer = Signal(AnswerLayout())
         access = Signal(AccessLayout(self.config.addr_width))

@@ -78,9 +78,14 @@ class ChunkGenerator(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        src, dst = Signal(64), Signal(64)
-        src_stride, dst_stride = Signal(64), Signal(64)
-        row_bytes, rows, left = Signal(32), Signal(32), Signal(32)
+        # each on a line of its own: Amaranth names a signal after what it is assigned to, and the proofs name these
+        src = Signal(64)
+        dst = Signal(64)
+        src_stride = Signal(64)
+        dst_stride = Signal(64)
+        row_bytes = Signal(32)
+        rows = Signal(32)
+        left = Signal(32)
         bad, bad_addr = Signal(), Signal(64)
         src_place, dst_place = Signal(PlaceLayout()), Signal(PlaceLayout())
         chunk = Signal(CHUNK_BITS)
