@@ -1,4 +1,4 @@
-"""The SRAM of one bank of one partition: the only place where on-core memory bits live."""
+"""The SRAM of one bank of one partition, plain or for words with check bits: the only place where on-core memory bits live."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ from amaranth import Module, unsigned
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from models.ecc import CODE_BITS
 from rtl.tiles import ClockedTile, TileLibrary
 
 WORD_BYTES = 4
@@ -57,6 +58,35 @@ class Sram(ClockedTile):
         m.submodules.memory = memory
         read = memory.read_port()
         write = memory.write_port(granularity=8)
+        m.d.comb += [read.addr.eq(self.raddr), read.en.eq(self.ren), self.rdata.eq(read.data)]
+        m.d.comb += [write.addr.eq(self.waddr), write.en.eq(self.wen), write.data.eq(self.wdata)]
+        return m
+
+
+class CodeSram(ClockedTile):
+    """Sram's contract for the stored words of models.ecc: `depth` words of 39 bits, written whole."""
+
+    def __init__(self, config: SramConfig, *, tiles: TileLibrary):
+        self.config, self.tiles = config, tiles
+        bits = config.addr_bits
+        super().__init__(
+            {
+                "raddr": In(bits),
+                "ren": In(1),
+                "rdata": Out(CODE_BITS),
+                "waddr": In(bits),
+                "wen": In(1),
+                "wdata": In(CODE_BITS),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        self.keep_clock(m)
+        memory: Any = Memory(shape=unsigned(CODE_BITS), depth=self.config.depth, init=[])
+        m.submodules.memory = memory
+        read = memory.read_port()
+        write = memory.write_port()
         m.d.comb += [read.addr.eq(self.raddr), read.en.eq(self.ren), self.rdata.eq(read.data)]
         m.d.comb += [write.addr.eq(self.waddr), write.en.eq(self.wen), write.data.eq(self.wdata)]
         return m

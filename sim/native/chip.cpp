@@ -100,6 +100,7 @@ struct Chip {
         for (int i = 0; i < 4; i++) step();
         top->rst = 0;
         changed = true;
+        step();  // AXI: no VALID in the first cycle out of reset
         cycles = 0;
         beats_read = beats_written = 0;
     }
@@ -124,9 +125,10 @@ struct Chip {
         put(*p.awready, ch.writes.size() < 16 && !pause());
         put(*p.wready, ch.write_credit >= 1024 && !pause());
         bool r = !ch.reads.empty() && ch.reads.front().ready_at <= cycles && ch.read_credit >= 1024;
-        ch.r_held = ch.r_held || (r && !pause());
+        bool fresh = !ch.r_held && r && !pause();
+        ch.r_held = ch.r_held || fresh;
         put(*p.rvalid, ch.r_held);
-        if (ch.r_held) {
+        if (fresh) {  // once: a beat that waits does not change, even if its bytes are written meanwhile
             const Read &read = ch.reads.front();
             uint64_t at = global(c, read.addr & ~uint64_t(BEAT - 1));
             bool bad = at + BEAT > MEMORY_BYTES;

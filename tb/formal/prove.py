@@ -1,5 +1,6 @@
 """Proofs of Amaranth properties: Yosys turns a design with Assert and Assume into SMT-LIB, yosys-smtbmc asks z3."""
 
+import abc
 import importlib.util
 import inspect
 import os
@@ -41,7 +42,7 @@ class UnknownError(RuntimeError):
     """A tool did not come to an answer; the text is what it said."""
 
 
-class Spec:
+class Spec(abc.ABC):
     """Base of properties: `specify` places the design and asserts. `free` makes an input that takes all values, `fixed` one that keeps its first.
 
     invariants: asserts about registers within the design, as SMT-LIB with their names in brackets; an induction needs them to leave
@@ -78,9 +79,9 @@ class Spec:
         self.specify(m)
         return m
 
+    @abc.abstractmethod
     def specify(self, m: Module) -> None:
         """Place the design, drive it from inputs, assert."""
-        raise NotImplementedError
 
 
 def stays(m: Module, check: type, valid: object, ready: object, *payload: object) -> None:

@@ -74,14 +74,17 @@ class AxiMemory:
         self.ready = {n: int(self.chance()) for n in ("ar", "aw", "w")}
         if self.together:
             self.ready["aw"] = self.ready["w"] = 0
-        self.r_shown = self.r_shown or (bool(self.reads) and self.reads[0][0] <= self.cycle and self.chance())
+        fresh = (
+            not self.r_shown and bool(self.reads) and self.reads[0][0] <= self.cycle and bool(self.chance())
+        )
+        self.r_shown = self.r_shown or fresh
         self.b_shown = self.b_shown or (
             bool(self.answers) and self.answers[0][0] <= self.cycle and self.chance()
         )
         for n, value in self.ready.items():
             self.pin(f"{n}ready").value = value
         self.pin("rvalid").value = int(self.r_shown)
-        if self.r_shown:
+        if fresh:  # once: a beat that waits does not change, even if its bytes are written meanwhile
             _, number, addr, left = self.reads[0]
             bad = addr // 4096 in self.bad_pages
             self.pin("rid").value = number

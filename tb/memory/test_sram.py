@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl.memory.sram import Sram, SramConfig
+from rtl.memory.sram import CodeSram, Sram, SramConfig
 from rtl.tiles import TileLibrary
 from tb.lib.simulate import rng, simulate
 
@@ -30,6 +30,27 @@ def test_reads_old_words_writes_bytes_keeps_the_last_read() -> None:
             words[waddr] = words[waddr] & keep | data & ~keep & 0xFFFFFFFF
             if want is not None:
                 assert ctx.get(dut.rdata) == want
+
+    simulate(dut, bench)
+
+
+def test_words_with_check_bits_are_written_whole() -> None:
+    dut = CodeSram(SramConfig(depth=8), tiles=TileLibrary(inline=True))
+    random = rng()
+
+    async def bench(ctx):
+        words, want = [0] * 8, 0
+        ctx.set(dut.ren, 1)
+        for _ in range(300):
+            raddr, waddr, data = random.randrange(8), random.randrange(8), random.getrandbits(39)
+            wen = random.randrange(2)
+            for name, value in (("raddr", raddr), ("wen", wen), ("waddr", waddr), ("wdata", data)):
+                ctx.set(getattr(dut, name), value)
+            await ctx.tick()
+            want = words[raddr]
+            if wen:
+                words[waddr] = data
+            assert ctx.get(dut.rdata) == want
 
     simulate(dut, bench)
 
