@@ -3,6 +3,13 @@ SIM      ?= verilator
 CONFIG   ?= mini
 FORMAT   ?=
 WORKLOAD ?= digits
+IMAGES   ?=
+STEPS    ?=
+HEADS    ?=
+SEQUENCE ?=
+HEAD     ?=
+LATENCY  ?=
+CAUSAL   ?=
 JOBS     ?= 2
 PYTHON   ?= $(shell command -v python3.11 || command -v python3)
 
@@ -18,7 +25,8 @@ help:
 	@echo "make sim      run handwritten digits on the simulated chip (SIM=verilator|icarus CONFIG=mini FORMAT=mxfp8|bf16);"
 	@echo "              WORKLOAD=train trains the network on the chip, WORKLOAD=conv runs a convolution network,"
 	@echo "              WORKLOAD=transformer runs a transformer block forward and backward,"
-	@echo "              WORKLOAD=attention runs softmax attention (CAUSAL=1: causal)"
+	@echo "              WORKLOAD=attention runs softmax attention (CAUSAL=1: causal);"
+	@echo "              sizes: IMAGES= (digits, conv) STEPS= (train) HEADS= SEQUENCE= HEAD= (attention) LATENCY="
 	@echo "make test     everything a change can break, at small sizes"
 	@echo "make regress  more seeds and larger configurations (hours)"
 	@echo "make netlist  Verilog of a whole chip, linted (CONFIG=nano|mini|small|gen3 or a .toml)"
@@ -37,9 +45,15 @@ icarus: $(READY)
 
 setup: tools
 
+# An option of tesela for each variable that is set: $(call option,NAME,--name).
+option = $(if $($(1)),$(2) '$($(1))')
+
 sim: tools
+	$(if $(filter-out 0 1,$(CAUSAL)),$(error CAUSAL must be 0 or 1 and not '$(CAUSAL)'))
 	@if [ "$(SIM)" = icarus ]; then sh sim/tools.sh icarus; fi
-	@$(RUN)/tesela sim --workload $(WORKLOAD) --config $(CONFIG) $(if $(FORMAT),--format $(FORMAT) )--simulator $(SIM) $(if $(CAUSAL),--causal)
+	@$(RUN)/tesela sim --workload '$(WORKLOAD)' --config '$(CONFIG)' --simulator '$(SIM)' $(call option,FORMAT,--format) \
+	  $(call option,IMAGES,--images) $(call option,STEPS,--steps) $(call option,HEADS,--heads) $(call option,SEQUENCE,--sequence) \
+	  $(call option,HEAD,--head) $(call option,LATENCY,--latency) $(if $(filter 1,$(CAUSAL)),--causal)
 
 test: tools icarus
 	@$(RUN)/pytest -q -n $(JOBS) -m "not regress"

@@ -100,9 +100,13 @@ class Image:
         return bytes(out) + struct.pack("<I", zlib.crc32(out))
 
     def save(self, path: Path) -> None:
-        """Write the file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.to_bytes())
+        """Write the file, and the folders above it. Raises ImageError when it cannot be written."""
+        raw = self.to_bytes()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(raw)
+        except OSError as e:
+            raise ImageError(f"cannot write image {str(path)!r}: {e.strerror}") from None
 
 
 def from_bytes(raw: bytes, name: str = "image") -> Image:
@@ -164,7 +168,7 @@ def check_fits(image: Image, config: ChipConfig) -> None:
             f"the image's memory is {image.memory_bytes:#x} bytes, the chip's is {config.memory.bytes:#x}"
         )
     for core, _, address in image.entries:
-        if core >= config.cores:
+        if not 0 <= core < config.cores:
             raise ImageError(f"the image starts core {core}; {config.name} has cores 0 to {config.cores - 1}")
-        if address % INSTR_BYTES or address + INSTR_BYTES > config.memory.bytes:
+        if address % INSTR_BYTES or not 0 <= address <= config.memory.bytes - INSTR_BYTES:
             raise ImageError(f"entry address {address:#x} must be a multiple of {INSTR_BYTES} within memory")

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -25,6 +25,25 @@ console = Console()
 
 ConfigOption = Annotated[str, typer.Option("--config", help="preset name or a .toml file")]
 SimulatorOption = Annotated[str, typer.Option("--simulator", help="verilator or icarus")]
+
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 and the signal's number."""
+MOST_LATENCY = 1_000_000
+"""Cycles: a memory of a millisecond at 1 GHz, far below the simulators' 32 bits."""
+MOST_CYCLES = 2**63 - 1
+MOST_WATCHDOG = 2**32 - 1
+"""What the WATCHDOG register holds."""
+MOST_ARGUMENTS = 100_000_000
+"""Arguments of a function that are measured at once: 100 bytes of the host's memory each."""
+MOST_OPERATIONS = 10_000
+"""Operations of a random program: their instructions fit the smallest preset's memory."""
+
+
+def _within(key: str, value: int, least: int, most: int | None = None) -> None:
+    if value < least or (most is not None and value > most):
+        allowed = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{key} must be {allowed}, not {value}")
 
 
 def _choice(key: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -75,6 +94,7 @@ def sim(
     ):
         if value is not None and workload not in takers:
             raise ValueError(f"{key} goes with WORKLOAD {' or '.join(takers)}, not with {workload}")
+    _within("--latency", latency, 1, MOST_LATENCY)
     tools.find(_choice("SIM", simulator, ("verilator", "icarus")))
     if workload == "train":
         from sim import train_job
@@ -142,6 +162,8 @@ def run(
     from sim.run import run_image
 
     _choice("SIM", simulator, ("verilator", "icarus", "model"))
+    _within("--limit", limit, 1, MOST_CYCLES)
+    _within("--watchdog", watchdog, 0, MOST_WATCHDOG)
     cfg, loaded = configs.find(config), images.load(image)
     if simulator == "model":
         from models.machine import Machine
@@ -176,9 +198,8 @@ def cost(
     """Tell the cycles of an image without running it on data; see docs/timing.md for how well."""
     from models.timing.chip import estimate
 
-    for key, value in (("--latency", latency), ("--limit", limit)):
-        if value < 1:
-            raise ValueError(f"{key} must be at least 1, not {value}")
+    _within("--latency", latency, 1, MOST_LATENCY)
+    _within("--limit", limit, 1, MOST_CYCLES)
     cfg = configs.find(config)
     told = estimate(cfg, images.load(image), latency=latency, limit=limit)
     table = Table("core", "engine", "instructions", "busy", "waiting", "cycles")
@@ -201,8 +222,8 @@ def accuracy(
     """Measure the scalar engine's functions against FP64; writes build/accuracy.json."""
     from sim import accuracy as measured
 
-    if count < 2:
-        raise ValueError(f"--count must be at least 2, not {count}")
+    _within("--count", count, 2, MOST_ARGUMENTS)
+    _within("--seed", seed, 0)
     with console.status("measuring") as status:
         rows = measured.measure(count, seed, progress=lambda name: status.update(f"measuring {name}"))
     measured.save(rows, count, seed)
@@ -308,6 +329,8 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError as e:
         raise ValueError(f"cannot read {str(path)!r}: {e.strerror}") from None
+    except UnicodeDecodeError as e:
+        raise ValueError(f"cannot read {str(path)!r}: not UTF-8 text from byte {e.start} on") from None
 
 
 @app.command()
@@ -334,11 +357,9 @@ def fuzz(
     """Run random programs on the chip and on the functional model; one that differs is made small and kept in build/fuzz."""
     from sim.fuzz.campaign import campaign
 
-    for key, value in (("--count", count), ("--length", length)):
-        if value < 1:
-            raise ValueError(f"{key} must be at least 1, not {value}")
-    if seed < 0:
-        raise ValueError(f"--seed must be at least 0, not {seed}")
+    _within("--count", count, 1)
+    _within("--length", length, 1, MOST_OPERATIONS)
+    _within("--seed", seed, 0)
     tools.find(_choice("--simulator", simulator, ("verilator", "icarus")))
     cfg = configs.find(config)
     with console.status("building the chip") as status:
@@ -375,8 +396,12 @@ def docs(
     raise typer.Exit(1 if check and stale else 0)
 
 
+USAGE_ERRORS = cast(tuple[type[typer.BadParameter], ...], typer.BadParameter.__bases__)
+"""What every mistake in a command line derives from; typer gives a name only to what derives from it, and has the same methods."""
+
+
 def main() -> None:
-    """Entry point: turns known errors into one line and exit status 1."""
+    """Entry point: turns known errors into one line and exit status 1 (2 where the command line itself is wrong)."""
     known = (
         configs.ConfigError,
         images.ImageError,
@@ -388,10 +413,19 @@ def main() -> None:
         ValueError,
     )
     try:
-        app()
+        status = app(standalone_mode=False) or 0
+    except USAGE_ERRORS as e:
+        text = " ".join(e.format_message().split())
+        status = 2
     except known as e:
-        print(f"tesela: {e}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("tesela: interrupted", file=sys.stderr)
-        sys.exit(130)
+        text, status = str(e), 1
+    except OSError as e:
+        where = f"{str(e.filename)!r}: " if e.filename is not None else ""
+        text, status = f"cannot use {where}{e.strerror or e}", 1
+    except MemoryError as e:
+        text, status = f"not enough memory on this machine: {e}", 1
+    else:
+        text = "interrupted" if status == INTERRUPTED else ""
+    if text:
+        print(f"tesela: {text}", file=sys.stderr)
+    sys.exit(status)

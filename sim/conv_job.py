@@ -15,7 +15,7 @@ from models.image import Image
 from models.machine import Machine
 from sim.main_job import compare, errors_of
 from sim.run import run_image
-from sim.workloads import conv, conv_reference
+from sim.workloads import conv, conv_reference, conv_shape
 from sim.workloads.conv_reference import Bounded
 from sim.workloads.conv_shape import Options
 from sim.workloads.layout import WorkloadError
@@ -125,6 +125,7 @@ def run_conv(
     if latency < 1:
         raise WorkloadError(f"latency must be at least 1 cycle, not {latency}")
     o = options
+    conv_shape.shape(config, o)  # before data is drawn for a size that does not fit
     job = conv.build(config, o, conv.draw(o, seed))
     console.print(
         f"[bold]conv[/] on [bold]{config.name}[/]: {o.images} image{'s' * (o.images > 1)} of {o.channels} x {o.height} x {o.width}, {o.filters} kernels of "

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from models import cast
 from models.config import ChipConfig
-from models.formats import DType
+from models.formats import DType, dtype_bytes
 from models.image import Image
 from models.isa import INSTR_BYTES
 from sim.workloads import attention_reference as reference
 from sim.workloads.attention_program import AttentionProgram, Places
 from sim.workloads.attention_shape import Options, Shape, shape
-from sim.workloads.layout import Allocator
+from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.transformer_reference import bf16
 from sim.workloads.transformer_shape import MASKED
 
@@ -109,6 +109,11 @@ def mask(s: Shape) -> F32:
 def build(config: ChipConfig, options: Options) -> Job:
     """The image. Raises WorkloadError when it does not fit the chip."""
     s = shape(config, options)
+    one = (3 * dtype_bytes(DType.BF16) + dtype_bytes(DType.FP32)) * s.sequence * s.head
+    if s.heads * one > config.memory.bytes:
+        raise WorkloadError(
+            f"heads must be from 1 to {config.memory.bytes // one} in a memory of {config.memory.bytes} bytes, not {s.heads!r}"
+        )
     q, k, v = inputs(s, options.seed)
     memory = Allocator(config.memory.bytes, "memory")
     image = Image.empty(config)

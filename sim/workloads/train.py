@@ -18,7 +18,7 @@ from models import cast
 from models.config import ChipConfig
 from models.image import Image
 from models.isa import INSTR_BYTES
-from sim.workloads.layout import Allocator
+from sim.workloads.layout import Allocator, WorkloadError
 from sim.workloads.mlp import CLASSES, HIDDEN, Digits, Mlp
 from sim.workloads.operands import mx_operands
 from sim.workloads.train_program import TrainProgram
@@ -111,6 +111,12 @@ def build(config: ChipConfig, data: Digits, options: Options) -> Job:
     """The image of a whole training run. Raises WorkloadError when it does not fit the chip."""
     s = shape(config, options)
     w = TrainProgram(config, s, options)
+    size = w.at.block.size * s.p
+    most = config.memory.bytes // (size + 4 * s.batch)
+    if options.steps > most:
+        raise WorkloadError(
+            f"steps must be from 1 to {most}, their samples in a memory of {config.memory.bytes} bytes, not {options.steps!r}"
+        )
     rng = np.random.default_rng(options.seed + 1)
     train = np.flatnonzero(~data.held_out)
     need_samples = options.steps * s.batch
@@ -119,7 +125,6 @@ def build(config: ChipConfig, data: Digits, options: Options) -> Job:
     memory = Allocator(config.memory.bytes, "memory")
     params = memory.take(4 * s.p * s.words, INSTR_BYTES)
     losses = memory.take(4 * s.batch * options.steps, INSTR_BYTES)
-    size = w.at.block.size * s.p
     blocks = memory.take(size * options.steps, INSTR_BYTES)
 
     w.params(params)

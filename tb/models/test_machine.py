@@ -16,6 +16,7 @@ from models.isa import Engine, ErrorCode, Space
 from models.machine import Machine
 from models.program import Program
 from sim.workloads import gemm
+from tb.models import exact
 from tb.models.machines import FULL, NANO, SEED, get, put, random_f32, run
 
 
@@ -206,10 +207,21 @@ def test_double_rows(types):
     once = array.matmul(*(array.pairs(*c) for c in codes), s, t, double=True)
     want = array.accumulate(once, once)
     assert np.array_equal(get(core, 0, "u4", (m, n), space=Space.PSUM), want.view(np.uint32))
-    values = [
-        np.concatenate(list(cast.decode(d, c))).astype(np.float64) for d, c in zip((s, t), codes, strict=True)
+    specs = [exact.SPECS[d.name.lower()] for d in (s, t)]
+
+    def pairs(row, m, n):
+        ends = zip(specs, codes, (m, n), strict=True)
+        first, second = (
+            [exact.decode(spec, int(c[plane, row, at])) for plane in (0, 1)] for spec, c, at in ends
+        )
+        return list(zip(first, second, strict=True))
+
+    single = exact.matmul(k, (m, n), pairs)
+    twice = [
+        [exact.encode(exact.FP32, exact.total([exact.decode(exact.FP32, x)] * 2)) for x in line]
+        for line in single
     ]
-    assert np.allclose(want, 2 * values[0].T @ values[1], rtol=1e-5)
+    assert np.array_equal(want.view(np.uint32), np.array(twice, dtype=np.uint32))
     assert core.counters.columns == 2 * n
 
 

@@ -1,4 +1,4 @@
-"""The command line: what goes wrong is one line and a non-zero exit; what goes right works."""
+"""The command line: what goes wrong is one line and a non-zero exit; what goes right works; `make sim` hands its variables on."""
 
 import subprocess
 import sys
@@ -62,9 +62,29 @@ def _refused(*parts: str, args: tuple[str, ...], env: dict[str, str] | None = No
         (("netlist", "--config", "tera"), ("preset must be one of",)),
         (("run", "/nowhere.img"), ("/nowhere.img",)),
         (("cost", "/nowhere.img"), ("/nowhere.img",)),
-        (("cost", "/nowhere.img", "--latency", "0"), ("--latency must be at least 1, not 0",)),
+        (("cost", "/nowhere.img", "--latency", "0"), ("--latency must be from 1 to 1000000, not 0",)),
         (("disasm", "/nowhere.img"), ("/nowhere.img",)),
         (("asm", "/nowhere.s"), ("cannot read '/nowhere.s'",)),
+        (("run", "/nowhere.img", "--limit", "0"), ("--limit must be from 1 to 9223372036854775807, not 0",)),
+        (("run", "/nowhere.img", "--limit", "-1"), ("--limit must be from 1 to", "not -1")),
+        (
+            ("run", "/nowhere.img", "--watchdog", "-1"),
+            ("--watchdog must be from 0 to 4294967295, not -1",),
+        ),
+        (("run", "/nowhere.img", "--watchdog", str(2**32)), ("--watchdog must be from 0 to", str(2**32))),
+        (("sim", "--latency", str(10**20)), ("--latency must be from 1 to 1000000",)),
+        (("sim", "--workload", "conv", "--images", str(10**8)), ("images must be from 1 to 32 on mini",)),
+        (("sim", "--workload", "attention", "--heads", str(10**6)), ("heads must be from 1 to 409",)),
+        (("sim", "--workload", "train", "--steps", str(10**9)), ("steps must be from 1 to",)),
+        (("accuracy", "--seed", "-1"), ("--seed must be at least 0, not -1",)),
+        (("accuracy", "--count", str(10**14)), ("--count must be from 2 to 100000000",)),
+        (("fuzz", "--length", str(10**8)), ("--length must be from 1 to 10000",)),
+        (("fuzz", "--count", "0"), ("--count must be at least 1, not 0",)),
+        (("fuzz", "--count", "abc"), ("Invalid value for '--count'", "valid integer")),
+        (("chess",), ("No such command 'chess'",)),
+        (("run",), ("Missing argument 'image'",)),
+        (("run", "a.img", "b.img"), ("unexpected extra argument", "b.img")),
+        (("sim", "--nope"), ("No such option: --nope",)),
     ],
 )
 def test_bad_arguments(args, parts):
@@ -104,6 +124,29 @@ def test_images_that_are_none(tmp_path):
         "the image was made for configuration",
         args=("run", str(good), "--config", "mini", "--simulator", "model"),
     )
+
+
+def test_what_cannot_be_read_or_written(tmp_path):
+    """Text that is none, a folder where a file should be, a file where a folder should be; a negative core is none of the chip's."""
+    source, image, folder = tmp_path / "p.s", tmp_path / "p.img", tmp_path / "folder"
+    folder.mkdir()
+    source.write_bytes(b".engine vector\n\xfb\n")
+    _refused("cannot read", "p.s", "UTF-8", args=("asm", str(source)))
+    source.write_text(".engine vector\nHALT\n")
+    for out in (folder, source / "below" / "x.img"):
+        _refused("cannot write image", str(out), args=("asm", str(source), "--out", str(out)))
+    _refused("core -1; nano has cores 0 to 0", args=("asm", str(source), "--config", "nano", "--core", "-1"))
+    assert tesela("asm", str(source), "--config", "nano", "--out", str(image)).returncode == 0
+    run = ("run", str(image), "--config", "nano", "--simulator", "model", "--out", str(folder))
+    _refused("cannot write image", args=run)
+    _refused("cannot use", str(source), args=("netlist", "--config", "nano", "--out", str(source)))
+
+
+def test_no_command_is_help():
+    done = tesela()
+    assert done.returncode == 2
+    assert "Usage" in done.stdout
+    assert done.stderr == ""
 
 
 def test_no_simulator(tmp_path):
@@ -173,3 +216,60 @@ def test_netlist(tmp_path):
     assert done.returncode == 0
     assert "distinct tiles" in done.stdout
     assert (tmp_path / "n" / "chip.f").exists()
+
+
+# --- make sim: `make -n` prints what would be run ----------------------------------------------------------------------
+def _made(*variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "-n", "sim", *variables], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def _make(*variables: str) -> str:
+    done = _made(*variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_option_is_handed_on():
+    text = _make("WORKLOAD=attention", "HEADS=3", "SEQUENCE=32", "HEAD=16", "LATENCY=5", "CAUSAL=1")
+    for option in (
+        "--workload 'attention'",
+        "--heads '3'",
+        "--sequence '32'",
+        "--head '16'",
+        "--latency '5'",
+        "--causal",
+    ):
+        assert option in text
+    assert "--images '0'" in _make("IMAGES=0")
+    assert "--steps '-1'" in _make("WORKLOAD=train", "STEPS=-1")
+    assert "--format 'bf16'" in _make("FORMAT=bf16")
+
+
+def test_what_is_not_set_is_not_handed_on():
+    text = _make()
+    for option in (
+        "--images",
+        "--steps",
+        "--heads",
+        "--sequence",
+        "--head",
+        "--latency",
+        "--format",
+        "--causal",
+    ):
+        assert option not in text
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_not_causal(value):
+    assert "--causal" not in _make("WORKLOAD=attention", f"CAUSAL={value}")
+
+
+@pytest.mark.parametrize("value", ["2", "no", "-1"])
+def test_causal_is_0_or_1(value):
+    done = _made("WORKLOAD=attention", f"CAUSAL={value}")
+    assert done.returncode != 0
+    assert f"CAUSAL must be 0 or 1 and not '{value}'" in done.stderr
+    assert "tesela sim" not in done.stdout

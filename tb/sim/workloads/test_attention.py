@@ -168,8 +168,10 @@ def test_what_does_not_fit():
     with pytest.raises(WorkloadError, match="SBUF partition of 4096 bytes is too small"):
         attention.build(tight, Options(head=64))
     small = dataclasses.replace(NANO, memory=MemoryConfig(bytes=1 << 16))
-    with pytest.raises(WorkloadError, match="memory of 65536 bytes is too small"):
+    with pytest.raises(WorkloadError, match="heads must be from 1 to 1 in a memory of 65536 bytes, not 2"):
         attention.build(small, Options())
+    with pytest.raises(WorkloadError, match="memory of 65536 bytes is too small"):
+        attention.build(small, Options(heads=1))
     other = dataclasses.replace(NANO, tensor=dataclasses.replace(NANO.tensor, formats=(DType.E4M3,)))
     with pytest.raises(WorkloadError, match="needs bf16"):
         attention.build(other, Options())
