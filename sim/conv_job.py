@@ -1,20 +1,16 @@
 """`make sim WORKLOAD=conv`: a convolution network on the simulated chip, every word against the functional model, every tensor against FP64."""
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from models.config import ChipConfig
 from models.cost import COSTS
 from models.image import Image
-from models.machine import Machine
-from sim.main_job import compare, errors_of
-from sim.run import run_image
+from sim.job import add_verdict, compare, errors_of, golden, on_chip
 from sim.workloads import conv, conv_reference, conv_shape
 from sim.workloads.conv_reference import Bounded
 from sim.workloads.conv_shape import Options
@@ -131,38 +127,16 @@ def run_conv(
         f"[bold]conv[/] on [bold]{config.name}[/]: {o.images} image{'s' * (o.images > 1)} of {o.channels} x {o.height} x {o.width}, {o.filters} kernels of "
         f"{o.kernel} x {o.kernel}, stride {o.stride}, padding {o.padding}, {o.classes} classes, bf16, {simulator}"
     )
-    started = time.perf_counter()
-    with console.status("functional model"):
-        machine = Machine(config)
-        machine.load(job.image)
-        machine.run()
-    model_errors = [
-        f"functional model, core {i}: {c.error}" for i, c in enumerate(machine.cores) if c.error is not None
-    ]
-    console.print(f"functional model: {time.perf_counter() - started:.1f} s")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} cycles"),
-        TimeElapsedColumn(),
+    model = golden(config, job.image, console)
+    result = on_chip(
+        config, job.image, simulator, console, latency=latency, total=expected_cycles(config, job)
     )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("building the simulator, then running", total=expected_cycles(config, job))
-        result = run_image(
-            config,
-            job.image,
-            simulator=simulator,
-            progress=lambda done: bar.update(task, completed=done, description="running"),
-            latency=latency,
-        )
-        bar.update(task, total=result.cycles, completed=result.cycles, description="ran")
-    expected = machine.outputs(job.image)
-    words, wrong = compare(expected, result.outputs)
+    words, wrong = compare(model.outputs, result.outputs)
     used = [c.counters for c in result.cores if c.counters["CYCLES"]]
     cycles = max(1, sum(c["CYCLES"] for c in used))
     return Outcome(
         o,
-        examine(job, expected, result.outputs),
+        examine(job, model.outputs, result.outputs),
         float(job.tensor(result.outputs, "loss").mean()),
         result.cycles,
         sum(c["COLUMNS"] for c in used) / cycles,
@@ -173,7 +147,7 @@ def run_conv(
         result.cycles / max(result.seconds, 1e-9),
         words,
         wrong,
-        model_errors + errors_of(result),
+        model.errors + errors_of(result),
     )
 
 
@@ -204,12 +178,5 @@ def report(outcome: Outcome, console: Console) -> None:
     summary.add_row("tensor engine streams", f"{outcome.streaming:.1%} of the cycles")
     summary.add_row("engines busy", ", ".join(f"{n} {share:.0%}" for n, share in outcome.busy.items()))
     summary.add_row("simulation speed", f"{outcome.cycles_per_second:,.0f} cycles/s")
-    verdict = (
-        "every one equals the golden model"
-        if outcome.wrong_words == 0
-        else f"{outcome.wrong_words:,} DIFFER from the golden model"
-    )
-    summary.add_row("output words", f"{outcome.words:,}: {verdict}")
-    for error in outcome.errors:
-        summary.add_row("[red]error[/]", error)
+    add_verdict(summary, outcome)
     console.print(summary)

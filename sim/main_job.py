@@ -1,17 +1,12 @@
 """`make sim`: builds a workload, runs it on the simulated chip, compares every output word with the functional model, reports."""
 
-import time
 from dataclasses import dataclass
 
-import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from models.config import ChipConfig
-from models.image import Image
-from models.machine import Machine
-from sim.run import RunResult, run_image
+from sim.job import add_verdict, compare, errors_of, golden, on_chip
 from sim.workloads import digits, mlp
 from sim.workloads.layout import WorkloadError
 
@@ -40,32 +35,6 @@ class Outcome:
         return self.wrong_words == 0 and self.words > 0 and not self.errors
 
 
-def errors_of(result: RunResult) -> list[str]:
-    """What went wrong in a run, a line each."""
-    out = list(result.notes)
-    for number, core in enumerate(result.cores):
-        if core.error is not None:
-            e = core.error
-            out.append(
-                f"core {number}: {e.code.name} in {e.engine.name.lower()}[{e.index}], address {e.addr:#x}"
-            )
-    if result.timed_out:
-        out.append(f"stopped after {result.cycles} cycles without an end")
-    return out
-
-
-def compare(expected: Image, actual: Image) -> tuple[int, int]:
-    """(32-bit words, words that differ) over all output regions."""
-    words = wrong = 0
-    for (address, want), (other, got) in zip(expected.segments, actual.segments, strict=True):
-        if address != other:
-            raise ValueError(f"output regions differ: {address:#x} and {other:#x}")
-        a, b = (np.frombuffer(x, dtype="<u4") for x in (want, got))
-        words += a.size
-        wrong += int((a != b).sum())
-    return words, wrong
-
-
 def expected_cycles(job: digits.Job) -> int:
     """A rough number of cycles, for the progress bar only."""
     longest = 0
@@ -91,32 +60,9 @@ def run_digits(
         f"[bold]digits[/] on [bold]{config.name}[/]: {config.cores} core{'s' * (config.cores > 1)} of {config.partitions} x "
         f"{config.partitions} PEs, {fmt}, {n} images, {simulator}"
     )
-    started = time.perf_counter()
-    with console.status("functional model"):
-        machine = Machine(config)
-        machine.load(job.image)
-        machine.run()
-    model_errors = [
-        f"functional model, core {i}: {c.error}" for i, c in enumerate(machine.cores) if c.error is not None
-    ]
-    console.print(f"functional model: {time.perf_counter() - started:.1f} s")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} cycles"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("building the simulator, then running", total=expected_cycles(job))
-        result = run_image(
-            config,
-            job.image,
-            simulator=simulator,
-            progress=lambda done: bar.update(task, completed=done, description="running"),
-            latency=latency,
-        )
-        bar.update(task, total=result.cycles, completed=result.cycles, description="ran")
-    words, wrong = compare(machine.outputs(job.image), result.outputs)
+    model = golden(config, job.image, console)
+    result = on_chip(config, job.image, simulator, console, latency=latency, total=expected_cycles(job))
+    words, wrong = compare(model.outputs, result.outputs)
     guess = digits.logits(job, result.outputs, n).argmax(axis=1)
     right = guess == data.y[:n]
     held = data.held_out[:n]
@@ -133,7 +79,7 @@ def run_digits(
         result.cycles / max(result.seconds, 1e-9),
         words,
         wrong,
-        model_errors + errors_of(result),
+        model.errors + errors_of(result),
     )
 
 
@@ -147,12 +93,5 @@ def report(outcome: Outcome, console: Console) -> None:
     table.add_row("cycles", f"{outcome.cycles:,}")
     table.add_row("tensor utilisation", f"{outcome.utilisation:.1%} of cycles stream a column")
     table.add_row("simulation speed", f"{outcome.cycles_per_second:,.0f} cycles/s")
-    verdict = (
-        "every one equals the golden model"
-        if outcome.wrong_words == 0
-        else f"{outcome.wrong_words:,} DIFFER from the golden model"
-    )
-    table.add_row("output words", f"{outcome.words:,}: {verdict}")
-    for error in outcome.errors:
-        table.add_row("[red]error[/]", error)
+    add_verdict(table, outcome)
     console.print(table)

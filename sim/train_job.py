@@ -1,7 +1,6 @@
 """`make sim WORKLOAD=train`: trains on the simulated chip, prints the loss as it falls, compares every word with the functional model."""
 
 import json
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from models.config import ChipConfig
-from models.machine import Machine
-from sim.main_job import compare, errors_of
+from sim.job import add_verdict, compare, errors_of, golden
 from sim.run import run_image
 from sim.workloads import mlp, train
 from sim.workloads.train_shape import Options
@@ -65,16 +63,7 @@ def run_training(
         f"[bold]train[/] on [bold]{config.name}[/]: {options.steps} steps of {job.shape.batch} samples, {options.format}, "
         f"learning rate {options.rate:g}, momentum {options.momentum:g}, {simulator}"
     )
-    started = time.perf_counter()
-    with console.status("functional model"):
-        machine = Machine(config)
-        machine.load(job.image)
-        machine.run()
-    model_seconds = time.perf_counter() - started
-    model_errors = [
-        f"functional model, core {i}: {c.error}" for i, c in enumerate(machine.cores) if c.error is not None
-    ]
-    console.print(f"functional model: {model_seconds:.1f} s")
+    model = golden(config, job.image, console)
     every = max(1, options.steps // SHOWN)
     size = 4 * job.shape.batch
     shown = 0
@@ -102,8 +91,7 @@ def run_training(
 
         result = run_image(config, job.image, simulator=simulator, latency=latency, watch=show)
         bar.update(task, completed=options.steps, description="trained")
-    expected = machine.outputs(job.image)
-    words, wrong = compare(expected, result.outputs)
+    words, wrong = compare(model.outputs, result.outputs)
     losses_raw, params_raw = (raw for _, raw in result.outputs.segments)
     net = job.network(params_raw)
     right = net.logits(data.x).argmax(axis=1) == data.y
@@ -119,11 +107,11 @@ def run_training(
         counters["COLUMNS"] / cycles,
         {n: counters[f"BUSY_{n.upper()}"] / cycles for n in ("tensor", "vector", "scalar", "sync")},
         result.cycles / max(result.seconds, 1e-9),
-        model_seconds,
+        model.seconds,
         result.seconds,
         words,
         wrong,
-        model_errors + errors_of(result),
+        model.errors + errors_of(result),
     )
     _save(outcome, config, folder)
     return outcome
@@ -169,13 +157,6 @@ def report(outcome: Outcome, console: Console, folder: Path = OUT) -> None:
     table.add_row(
         "model / RTL in process", f"{outcome.rtl_seconds / max(outcome.model_seconds, 1e-9):.1f} times faster"
     )
-    verdict = (
-        "every one equals the golden model"
-        if outcome.wrong_words == 0
-        else f"{outcome.wrong_words:,} DIFFER from the golden model"
-    )
-    table.add_row("loss and weight words", f"{outcome.words:,}: {verdict}")
     table.add_row("loss curve", f"{folder / 'loss.png'}")
-    for error in outcome.errors:
-        table.add_row("[red]error[/]", error)
+    add_verdict(table, outcome, "loss and weight words")
     console.print(table)

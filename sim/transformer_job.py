@@ -2,18 +2,14 @@
 every result with FP64.
 """
 
-import time
 from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from models.config import ChipConfig
-from models.machine import Machine
-from sim.main_job import compare, errors_of
-from sim.run import run_image
+from sim.job import add_verdict, compare, errors_of, golden, on_chip
 from sim.workloads import transformer
 from sim.workloads.transformer import Check
 from sim.workloads.transformer_shape import Options
@@ -50,32 +46,9 @@ def run_transformer(
         f"[bold]transformer[/] on [bold]{config.name}[/]: {s.sequence} positions, width {s.width}, {s.heads} heads, hidden {s.hidden}, bf16, "
         f"{instructions:,} instructions, {simulator}"
     )
-    started = time.perf_counter()
-    with console.status("functional model"):
-        machine = Machine(config)
-        machine.load(job.image)
-        machine.run()
-    console.print(f"functional model: {time.perf_counter() - started:.1f} s")
-    errors = [
-        f"functional model, core {i}: {c.error}" for i, c in enumerate(machine.cores) if c.error is not None
-    ]
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} cycles"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("building the simulator, then running", total=None)
-        result = run_image(
-            config,
-            job.image,
-            simulator=simulator,
-            progress=lambda done: bar.update(task, completed=done, description="running"),
-            latency=latency,
-        )
-        bar.update(task, total=result.cycles, completed=result.cycles, description="ran")
-    words, wrong = compare(machine.outputs(job.image), result.outputs)
+    model = golden(config, job.image, console)
+    result = on_chip(config, job.image, simulator, console, latency=latency)
+    words, wrong = compare(model.outputs, result.outputs)
     counters = result.cores[0].counters
     cycles = max(1, counters["CYCLES"])
     return Outcome(
@@ -87,7 +60,7 @@ def run_transformer(
         result.cycles / max(result.seconds, 1e-9),
         words,
         wrong,
-        errors + errors_of(result),
+        model.errors + errors_of(result),
     )
 
 
@@ -116,12 +89,5 @@ def report(outcome: Outcome, console: Console) -> None:
     summary.add_row("tensor engine streams", f"{outcome.streaming:.1%} of the cycles")
     summary.add_row("engines busy", ", ".join(f"{n} {share:.0%}" for n, share in outcome.busy.items()))
     summary.add_row("simulation speed", f"{outcome.cycles_per_second:,.0f} cycles/s")
-    verdict = (
-        "every one equals the golden model"
-        if outcome.wrong_words == 0
-        else f"{outcome.wrong_words:,} DIFFER from the golden model"
-    )
-    summary.add_row("output words", f"{outcome.words:,}: {verdict}")
-    for error in outcome.errors:
-        summary.add_row("[red]error[/]", error)
+    add_verdict(summary, outcome)
     console.print(summary)

@@ -6,11 +6,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from models.config import find
-from sim import attention_job
 from sim.attention_job import report, run_attention
 from sim.cli import app
 from sim.workloads import attention
 from sim.workloads.attention_shape import Options
+from tb.sim.jobs import spoil, stop
 
 NANO = find("nano")
 SMALL = Options(sequence=16, head=8, causal=True)
@@ -22,19 +22,6 @@ def _run():
     outcome = run_attention(NANO, "verilator", SMALL, console)
     report(outcome, console)
     return outcome, console.export_text()
-
-
-def _spoil(monkeypatch):
-    """The lowest bit of the last word changes on its way from the chip."""
-    real = attention_job.run_image
-
-    def spoiled(*args, **kwargs):
-        result = real(*args, **kwargs)
-        address, data = result.outputs.segments[0]
-        result.outputs.segments[0] = (address, data[:-4] + bytes([data[-4] ^ 1]) + data[-3:])
-        return result
-
-    monkeypatch.setattr(attention_job, "run_image", spoiled)
 
 
 def test_tables_and_verdict():
@@ -53,7 +40,7 @@ def test_tables_and_verdict():
 
 
 def test_a_wrong_bit_is_seen(monkeypatch):
-    _spoil(monkeypatch)
+    spoil(monkeypatch, 0)
     outcome, text = _run()
     assert all(c.ok for c in outcome.checks), "a bit is far below every limit"
     assert outcome.wrong_words == 1
@@ -71,8 +58,7 @@ def test_wrong_mathematics_is_seen(monkeypatch):
 
 
 def test_a_core_that_stops_is_seen(monkeypatch):
-    real = attention_job.run_image
-    monkeypatch.setattr(attention_job, "run_image", lambda *a, **k: real(*a, **k, limit=1000))
+    stop(monkeypatch, 1000)
     outcome, text = _run()
     assert not outcome.ok
     assert "stopped after 1000 cycles" in text
@@ -81,7 +67,7 @@ def test_a_core_that_stops_is_seen(monkeypatch):
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_exit_status(monkeypatch, spoiled):
     if spoiled:
-        _spoil(monkeypatch)
+        spoil(monkeypatch, 0)
     done = CliRunner().invoke(app, COMMAND)
     assert done.exit_code == int(spoiled), done.output
     assert "attention on nano: 3 heads, 16 positions, 8 features, causal" in done.output

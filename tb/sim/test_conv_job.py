@@ -6,7 +6,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from models.config import find
-from sim import conv_job
 from sim.cli import app
 from sim.conv_job import distance, report, run_conv
 from sim.workloads import conv
@@ -14,6 +13,7 @@ from sim.workloads.conv_program import ConvProgram
 from sim.workloads.conv_reference import Bounded
 from sim.workloads.conv_shape import Options
 from sim.workloads.layout import WorkloadError
+from tb.sim.jobs import spoil
 
 NANO = find("nano")
 SMALL = Options(2, channels=3, filters=4, height=5, width=5, classes=6)
@@ -28,18 +28,7 @@ def _run(options=SMALL, **more):
 
 def _spoil(monkeypatch, name: str, bit: int):
     """One bit of a tensor's first number changes on its way from the chip."""
-    real = conv_job.run_image
-    segment = list(conv.OUTPUTS).index(name)
-
-    def spoiled(*args, **kwargs):
-        result = real(*args, **kwargs)
-        address, data = result.outputs.segments[segment]
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        result.outputs.segments[segment] = (address, bytes(changed))
-        return result
-
-    monkeypatch.setattr(conv_job, "run_image", spoiled)
+    spoil(monkeypatch, list(conv.OUTPUTS).index(name), byte=bit // 8, bit=bit % 8)
 
 
 def test_tables_and_verdict():

@@ -6,28 +6,11 @@ import pytest
 from rich.console import Console
 
 from models.config import find
-from models.image import Image
-from sim import main_job
-from sim.main_job import Outcome, compare, report, run_digits
+from sim.main_job import Outcome, report, run_digits
 from sim.workloads.layout import WorkloadError
+from tb.sim.jobs import spoil
 
 GOOD = Outcome(4, 1.0, 1.0, 1.0, 100, 0.5, 1000.0, 40, 0, [])
-
-
-def _outputs(*segments):
-    image = Image.empty(find("nano"))
-    for address, data in segments:
-        image.add(address, data)
-    return image
-
-
-def test_compare_counts_words():
-    first = _outputs((0, bytes(range(16))), (64, bytes(8)))
-    second = _outputs((0, bytes(range(15)) + b"\xff"), (64, bytes(4) + b"\1\0\0\0"))
-    assert compare(first, first) == (6, 0)
-    assert compare(first, second) == (6, 2)
-    with pytest.raises(ValueError, match="0x40 and 0x80"):
-        compare(first, _outputs(first.segments[0], (128, bytes(8))))
 
 
 def test_only_equal_words_without_errors_are_ok():
@@ -51,15 +34,7 @@ def test_image_count(count):
 
 
 def test_a_wrong_word_is_seen(monkeypatch):
-    real = main_job.run_image
-
-    def spoiled(*args, **kwargs):
-        result = real(*args, **kwargs)
-        address, data = result.outputs.segments[0]
-        result.outputs.segments[0] = (address, bytes([data[0] ^ 1]) + data[1:])
-        return result
-
-    monkeypatch.setattr(main_job, "run_image", spoiled)
+    spoil(monkeypatch, 0, byte=0)
     outcome = run_digits(find("nano"), "bf16", "verilator", 3, Console(quiet=True))
     assert outcome.wrong_words == 1
     assert not outcome.ok

@@ -7,6 +7,7 @@ from rich.console import Console
 from sim import train_job
 from sim.train_job import report, run_training
 from sim.workloads.train_shape import Options
+from tb.sim.jobs import spoil
 from tb.sim.workloads.test_train import CONFIG
 
 
@@ -25,15 +26,7 @@ def test_curve_plot_and_verdict(tmp_path):
 
 
 def test_a_wrong_word_is_seen(tmp_path, monkeypatch):
-    real = train_job.run_image
-
-    def spoiled(*args, **kwargs):
-        result = real(*args, **kwargs)
-        address, data = result.outputs.segments[1]
-        result.outputs.segments[1] = (address, data[:-1] + bytes([data[-1] ^ 1]))
-        return result
-
-    monkeypatch.setattr(train_job, "run_image", spoiled)
+    spoil(monkeypatch, 1, byte=-1, module=train_job)
     console = Console(record=True, width=120)
     outcome = run_training(CONFIG, "verilator", Options(steps=1, tiles=1), console, folder=tmp_path)
     report(outcome, console, tmp_path)

@@ -5,11 +5,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from models.config import find
-from sim import transformer_job
 from sim.cli import app
 from sim.transformer_job import report, run_transformer
 from sim.workloads import transformer
 from sim.workloads.transformer_shape import Options
+from tb.sim.jobs import spoil, stop
 
 NANO = find("nano")
 SMALL = Options(sequence=8, width=16, hidden=16)
@@ -21,19 +21,6 @@ def _run():
     outcome = run_transformer(NANO, "verilator", SMALL, console)
     report(outcome, console)
     return outcome, console.export_text()
-
-
-def _spoil(monkeypatch):
-    """The lowest bit of the last word of dx changes on its way from the chip."""
-    real = transformer_job.run_image
-
-    def spoiled(*args, **kwargs):
-        result = real(*args, **kwargs)
-        address, data = result.outputs.segments[2]
-        result.outputs.segments[2] = (address, data[:-4] + bytes([data[-4] ^ 1]) + data[-3:])
-        return result
-
-    monkeypatch.setattr(transformer_job, "run_image", spoiled)
 
 
 def test_tables_and_verdict():
@@ -54,7 +41,7 @@ def test_tables_and_verdict():
 
 
 def test_a_wrong_bit_is_seen(monkeypatch):
-    _spoil(monkeypatch)
+    spoil(monkeypatch, 2)
     outcome, text = _run()
     assert all(c.ok for c in outcome.checks), "a bit is far below every limit"
     assert outcome.wrong_words == 1
@@ -73,8 +60,7 @@ def test_wrong_mathematics_is_seen(monkeypatch):
 
 
 def test_a_core_that_stops_is_seen(monkeypatch):
-    real = transformer_job.run_image
-    monkeypatch.setattr(transformer_job, "run_image", lambda *a, **k: real(*a, **k, limit=2000))
+    stop(monkeypatch, 2000)
     outcome, text = _run()
     assert not outcome.ok
     assert "stopped after 2000 cycles" in text
@@ -83,7 +69,7 @@ def test_a_core_that_stops_is_seen(monkeypatch):
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_exit_status(monkeypatch, spoiled):
     if spoiled:
-        _spoil(monkeypatch)
+        spoil(monkeypatch, 2)
     done = CliRunner().invoke(app, COMMAND)
     assert done.exit_code == int(spoiled), done.output
     assert "transformer on nano: 16 positions, width 16, 2 heads, hidden 32" in done.output

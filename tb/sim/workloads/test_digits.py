@@ -9,6 +9,7 @@ from rich.console import Console
 from models.config import find
 from models.formats import DType
 from sim import main_job
+from sim.job import compare
 from sim.workloads import digits, mlp
 from sim.workloads.layout import WorkloadError
 
@@ -54,12 +55,12 @@ def test_a_wrong_word_is_seen():
     from tb.sim.images import model
 
     good = model(job.image).outputs(job.image)
-    words, wrong = main_job.compare(good, good)
+    words, wrong = compare(good, good)
     assert (words, wrong) == (50, 0)
     address, raw = good.segments[0]
     bad = model(job.image).outputs(job.image)
     bad.segments[0] = (address, bytes([raw[0] ^ 1]) + raw[1:])
-    assert main_job.compare(good, bad) == (50, 1)
+    assert compare(good, bad) == (50, 1)
 
 
 def test_image_counts():

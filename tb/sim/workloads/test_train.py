@@ -143,7 +143,7 @@ def test_what_does_not_fit():
     with pytest.raises(WorkloadError, match="PSUM partition of 2048 bytes is too small"):
         train.build(find("nano"), DATA, Options())
     small = dataclasses.replace(CONFIG, memory=MemoryConfig(bytes=1 << 16))
-    with pytest.raises(WorkloadError, match="steps must be from 1 to 3, .* memory of 65536 bytes, not 50"):
+    with pytest.raises(WorkloadError, match=r"steps must be from 1 to 3, .* memory of 65536 bytes, not 50"):
         train.build(small, DATA, Options(steps=50))
     with pytest.raises(WorkloadError, match="memory of 65536 bytes is too small"):
         train.build(small, DATA, Options(steps=3))
