@@ -193,6 +193,13 @@ def assemble(text: str) -> tuple[dict[Engine, bytes], dict[Engine, dict[str, int
                 lines[engine].append((number, line))
         except ValueError as e:
             raise AssemblyError(f"line {number}: {e}") from None
+    if not lines:
+        raise AssemblyError("no instructions: an .engine line must come first")
+    for e, body in lines.items():
+        if not body:
+            raise AssemblyError(
+                f"no instructions for the {e.name.lower()} engine: a stream must end with HALT"
+            )
     return {e: _words(e, body, labels[e]) for e, body in lines.items()}, labels
 
 

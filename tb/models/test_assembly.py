@@ -112,3 +112,17 @@ def test_illegal_words_are_shown_with_their_reason():
     with pytest.raises(ValueError, match=r"HALT: byte 100 must be 0x00, not 0x01"):
         decode(bytes(dirty))
     assert config.find("nano").name == "nano"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no instructions: an .engine line must come first"),
+        ("# nothing\n\n", "no instructions: an .engine line must come first"),
+        (".engine vector\nHALT\n.engine sync\nend:\n", "no instructions for the sync engine"),
+    ],
+)
+def test_streams_of_nothing(text, why):
+    """A core that were started on one would take whatever lies there."""
+    with pytest.raises(AssemblyError, match=why):
+        assembly.assemble(text)

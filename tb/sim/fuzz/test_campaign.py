@@ -75,7 +75,7 @@ def test_a_chip_too_small_is_refused(tmp_path):
     ("arguments", "message"),
     [
         (["--count", "0"], "--count must be at least 1, not 0"),
-        (["--length", "-3"], "--length must be at least 1, not -3"),
+        (["--length", "-3"], "--length must be from 1 to 10000, not -3"),
         (["--seed", "-1"], "--seed must be at least 0, not -1"),
         (["--simulator", "spice"], "--simulator must be one of verilator, icarus, not 'spice'"),
     ],
