@@ -195,12 +195,12 @@ def assemble(text: str) -> tuple[dict[Engine, bytes], dict[Engine, dict[str, int
             raise AssemblyError(f"line {number}: {e}") from None
     if not lines:
         raise AssemblyError("no instructions: an .engine line must come first")
-    for e, body in lines.items():
+    for owner, body in lines.items():
         if not body:
             raise AssemblyError(
-                f"no instructions for the {e.name.lower()} engine: a stream must end with HALT"
+                f"no instructions for the {owner.name.lower()} engine: a stream must end with HALT"
             )
-    return {e: _words(e, body, labels[e]) for e, body in lines.items()}, labels
+    return {owner: _words(owner, body, labels[owner]) for owner, body in lines.items()}, labels
 
 
 def _words(engine: Engine, body: list[tuple[int, str]], labels: dict[str, int]) -> bytes:
