@@ -37,6 +37,8 @@ class Sram(ClockedTile):
     is undefined before the first read.
     """
 
+    width, enables = 8 * WORD_BYTES, WORD_BYTES
+
     def __init__(self, config: SramConfig, *, tiles: TileLibrary):
         self.config, self.tiles = config, tiles
         bits = config.addr_bits
@@ -44,49 +46,26 @@ class Sram(ClockedTile):
             {
                 "raddr": In(bits),
                 "ren": In(1),
-                "rdata": Out(8 * WORD_BYTES),
+                "rdata": Out(self.width),
                 "waddr": In(bits),
-                "wen": In(WORD_BYTES),
-                "wdata": In(8 * WORD_BYTES),
+                "wen": In(self.enables),
+                "wdata": In(self.width),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         self.keep_clock(m)
-        memory: Any = Memory(shape=unsigned(8 * WORD_BYTES), depth=self.config.depth, init=[])
+        memory: Any = Memory(shape=unsigned(self.width), depth=self.config.depth, init=[])
         m.submodules.memory = memory
         read = memory.read_port()
-        write = memory.write_port(granularity=8)
+        write = memory.write_port(granularity=self.width // self.enables)
         m.d.comb += [read.addr.eq(self.raddr), read.en.eq(self.ren), self.rdata.eq(read.data)]
         m.d.comb += [write.addr.eq(self.waddr), write.en.eq(self.wen), write.data.eq(self.wdata)]
         return m
 
 
-class CodeSram(ClockedTile):
+class CodeSram(Sram):
     """Sram's contract for the stored words of models.ecc: `depth` words of 39 bits, written whole."""
 
-    def __init__(self, config: SramConfig, *, tiles: TileLibrary):
-        self.config, self.tiles = config, tiles
-        bits = config.addr_bits
-        super().__init__(
-            {
-                "raddr": In(bits),
-                "ren": In(1),
-                "rdata": Out(CODE_BITS),
-                "waddr": In(bits),
-                "wen": In(1),
-                "wdata": In(CODE_BITS),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        self.keep_clock(m)
-        memory: Any = Memory(shape=unsigned(CODE_BITS), depth=self.config.depth, init=[])
-        m.submodules.memory = memory
-        read = memory.read_port()
-        write = memory.write_port()
-        m.d.comb += [read.addr.eq(self.raddr), read.en.eq(self.ren), self.rdata.eq(read.data)]
-        m.d.comb += [write.addr.eq(self.waddr), write.en.eq(self.wen), write.data.eq(self.wdata)]
-        return m
+    width, enables = CODE_BITS, 1
