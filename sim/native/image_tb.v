@@ -197,6 +197,7 @@ module image_tb;
         if (!$value$plusargs("every=%d", every)) every = 1000;
         repeat (4) @(negedge clk);
         rst = 0;
+        @(negedge clk);  // AXI: no VALID in the first cycle out of reset
         for (i = 0; i < n_writes; i = i + 1) write_register(writes[i][55:32], writes[i][31:0]);
         cycles = 0;
         while (running != 0 && cycles < limit) begin
